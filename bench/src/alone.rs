@@ -62,12 +62,12 @@ where
     })
 }
 
-/// Measures how often `turn` can run per second on one thread. Each call of `turn` returns how many operations it did.
-pub async fn repeated(time: Duration, mut turn: impl FnMut() -> Result<u64> + Send + 'static) -> Result<f64> {
+/// Measures how often `iteration` can run per second on one thread. Each call of `iteration` returns how many operations it did.
+pub async fn repeated(time: Duration, mut iteration: impl FnMut() -> Result<u64> + Send + 'static) -> Result<f64> {
     let counted = tokio::task::spawn_blocking(move || {
         let (mut done, started) = (0, Instant::now());
         while started.elapsed() < time {
-            done += turn()?;
+            done += iteration()?;
         }
         anyhow::Ok(done as f64 / started.elapsed().as_secs_f64())
     });

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_spread_and_repeat_with_their_seed() {
+    fn numbers_are_distributed_and_depend_on_the_seed() {
         let mut counts = [0; 10];
         let mut dice = Dice::new(1);
         (0..10_000).for_each(|_| counts[dice.below(10) as usize] += 1);

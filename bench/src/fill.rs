@@ -2,7 +2,7 @@
 //! One large project holds 55 % of both and the others share the rest. Events span 30 days.
 
 mod events;
-pub mod people;
+pub mod users;
 
 use std::time::Instant;
 
@@ -77,7 +77,7 @@ pub async fn run(args: &FillArgs, progress: &Steps) -> Result<()> {
     provision::projects(&client, args.projects, clock.now()).await?;
 
     let users = Shares { projects: args.projects, total: args.users };
-    people::fill(&args.database_url, users, clock.now_ms(), progress).await?;
+    users::fill(&args.database_url, users, clock.now_ms(), progress).await?;
     let events = Shares { projects: args.projects, total: args.events };
     events::fill(&args.database_url, events, users, clock.now_ms(), progress).await?;
 
@@ -98,7 +98,7 @@ pub async fn run(args: &FillArgs, progress: &Steps) -> Result<()> {
 async fn fold(database_url: &str) -> Result<()> {
     let config = DatabaseConfig { url: database_url.to_owned(), pool_size: 1 };
     let connection = Store::new(&config, "bench")?.connection().await?;
-    for project in counters::unfolded(&connection).await? {
+    for project in counters::projects_to_fold(&connection).await? {
         counters::fold(&connection, project).await?;
     }
     Ok(())
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_add_up_and_one_project_holds_a_good_half() {
+    fn shares_add_up_and_one_project_has_more_than_half() {
         for total in [1_000, 10_007, 999_999] {
             let shares = Shares { projects: 100, total };
             assert_eq!((0..100).map(|p| shares.of(p)).sum::<u64>(), total);

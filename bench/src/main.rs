@@ -131,7 +131,7 @@ async fn measure_all(args: &RunArgs, progress: &Steps) -> Result<()> {
     if let Some(programs) = &args.programs {
         options.programs.clone_from(programs);
     }
-    let place = system::place(&options.programs);
+    let data_dir = system::data_dir(&options.programs);
     let mut lab = Lab::new(args.settings(), options, progress.clone());
     let scenarios = args.scenario.map_or_else(Scenario::usual, |one| vec![one]);
     let shutdown = kernel::shutdown::on_signal()?;
@@ -155,10 +155,10 @@ async fn measure_all(args: &RunArgs, progress: &Steps) -> Result<()> {
     };
     progress.end();
     print!("{}", report::table::render(&report));
-    write_json(&report, &place.join("latest.json"))?;
-    let drawn = plot::draw(&report, &place.join("drawings"))?;
+    write_json(&report, &data_dir.join("latest.json"))?;
+    let drawn = plot::draw(&report, &data_dir.join("drawings"))?;
     if !drawn.is_empty() {
-        println!("Charts: {}", place.join("drawings").display());
+        println!("Charts: {}", data_dir.join("drawings").display());
     }
     if let Some(path) = &args.write_docs {
         let drawn = plot::draw(&report, &path.with_extension(""))?;

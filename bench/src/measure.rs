@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_backlog_that_grows_has_a_slope() {
+    fn growing_backlog_has_a_positive_slope() {
         assert!((slope(&[(1.0, 10.0), (2.0, 30.0), (3.0, 50.0)]) - 20.0).abs() < 1e-9);
         assert!(slope(&[(1.0, 5.0), (2.0, 5.0)]).abs() < 1e-9);
         assert!(slope(&[]).abs() < 1e-9);

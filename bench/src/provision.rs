@@ -34,7 +34,8 @@ const PERSON: &str = "project_id uuid, id uuid, external_id text, properties jso
 
 /// Creates projects `0..count`, each with a public and a secret key.
 pub async fn projects(client: &Client, count: u32, now: Timestamp) -> Result<()> {
-    let keys = MasterKeys::parse(MASTER_KEY).ok_or_else(|| anyhow::anyhow!("the benchmark's master key is malformed"))?;
+    let keys =
+        MasterKeys::parse(MASTER_KEY).ok_or_else(|| anyhow::anyhow!("the benchmark's master key is malformed"))?;
     client.batch_execute("BEGIN").await?;
     let project_seq = next(client, "project").await?;
     let mut rows = Vec::new();
@@ -130,18 +131,18 @@ fn automation_of(number: u32) -> (String, Value) {
 }
 
 /// Creates identified users before a load: the given user numbers in each of the given projects.
-pub async fn people(client: &Client, projects: Range<u32>, people: Range<u32>, now: Timestamp) -> Result<()> {
-    if people.is_empty() {
+pub async fn users(client: &Client, projects: Range<u32>, users: Range<u32>, now: Timestamp) -> Result<()> {
+    if users.is_empty() {
         return Ok(());
     }
     client.batch_execute("BEGIN").await?;
     for number in projects.clone() {
         let project = tenants::project(number);
         let mut writer = std::pin::pin!(copy::writer(client, "users", PERSON).await?);
-        for person in people.clone() {
+        for user in users.clone() {
             let (id, name, properties) = (
-                tenants::person(project, person),
-                tenants::external_id(person),
+                tenants::user_id(project, user),
+                tenants::external_id(user),
                 JsonText(r#"{"plan":"free"}"#.to_owned()),
             );
             writer.as_mut().write(&[&project, &id, &name, &properties, &now, &now, &now]).await?;
@@ -151,7 +152,7 @@ pub async fn people(client: &Client, projects: Range<u32>, people: Range<u32>, n
     let projects: Vec<Uuid> = projects.map(|n| tenants::project(n).0).collect();
     let count = "INSERT INTO user_count (project_id, lane, count) SELECT p, 0, $2 FROM unnest($1::uuid[]) p \
                  ON CONFLICT (project_id, lane) DO UPDATE SET count = user_count.count + excluded.count";
-    client.execute(count, &[&projects, &i64::from(people.end - people.start)]).await?;
+    client.execute(count, &[&projects, &i64::from(users.end - users.start)]).await?;
     seen(client, &projects).await?;
     client.batch_execute("COMMIT").await?;
     Ok(())

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goals_are_of_the_value_or_of_the_ratio() {
+    fn goals_apply_to_the_value_or_the_ratio() {
         let figure = Figure::new("x", "/s", vec![9.0, 50.0, 60.0]).against("bare", &[100.0]);
         assert_eq!((figure.value, figure.ratio(), figure.met()), (50.0, Some(0.5), None));
         assert_eq!(figure.clone().goal(Goal::RatioAtLeast(0.5)).met(), Some(true));

@@ -28,7 +28,7 @@ use crate::tenants::PROJECTS;
 use progress::Steps;
 
 /// Users per project that exist before a load.
-const PEOPLE: u32 = 100;
+const USERS: u32 = 100;
 
 /// In the order in which they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -192,9 +192,9 @@ impl Lab {
         let now = Clock::system().now();
         provision::projects(&system.database, PROJECTS, now).await?;
         provision::automations(&system.database, PROJECTS, automations, now).await?;
-        provision::people(&system.database, 0..PROJECTS, 0..PEOPLE, now).await?;
+        provision::users(&system.database, 0..PROJECTS, 0..USERS, now).await?;
         provision::searchable(system.database_url()).await?;
-        self.known = vec![PEOPLE; PROJECTS as usize];
+        self.known = vec![USERS; PROJECTS as usize];
         self.active = (PROJECTS, automations);
         self.opened()
     }

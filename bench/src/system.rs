@@ -73,8 +73,8 @@ impl System {
     /// Starts the servers, migrates the database and creates the projects. The programs are started by name with `run`.
     pub async fn start(options: Options, progress: &Steps) -> Result<Self> {
         progress.step("starting PostgreSQL, NATS and Redis");
-        let place = place(&options.programs);
-        let tools = tools(&place, progress).await?;
+        let data_dir = data_dir(&options.programs);
+        let tools = tools(&data_dir, progress).await?;
         let dir = run_dir(&options);
         let nats_options = NatsOptions { sync_interval: options.sync_interval.clone(), ..NatsOptions::default() };
         let (postgres_dir, nats_dir) = (dir.join("postgres"), dir.join("nats"));
@@ -235,7 +235,7 @@ impl System {
     }
 
     /// Deletes all messages from the ledger, the queue and the stream. Call it only while no worker delivers.
-    pub async fn forget_messages(&self) -> Result<()> {
+    pub async fn delete_messages(&self) -> Result<()> {
         self.database
             .batch_execute("TRUNCATE message, message_count, send_chunk, campaign_count, capped_send, outbox")
             .await?;
@@ -275,11 +275,11 @@ pub async fn clear(options: &Options) -> Result<()> {
 }
 
 fn run_dir(options: &Options) -> PathBuf {
-    place(&options.programs).join(format!("run-{}", std::process::id()))
+    data_dir(&options.programs).join(format!("run-{}", std::process::id()))
 }
 
 /// Returns the data directory of the benchmarks, a sibling of the programs' directory.
-pub fn place(programs: &Path) -> PathBuf {
+pub fn data_dir(programs: &Path) -> PathBuf {
     programs.parent().unwrap_or(programs).join("bench")
 }
 
@@ -290,8 +290,8 @@ async fn start_redis(tools: &Tools, dir: &Path) -> Result<Option<RedisServer>> {
     }
 }
 
-async fn tools(place: &Path, progress: &Steps) -> Result<Tools> {
-    let (bin, shown) = (place.join("bin"), progress.clone());
+async fn tools(data_dir: &Path, progress: &Steps) -> Result<Tools> {
+    let (bin, shown) = (data_dir.join("bin"), progress.clone());
     let found = tokio::task::spawn_blocking(move || {
         std::fs::create_dir_all(&bin)?;
         anyhow::Ok(install::ensure(&bin, &|line| shown.step(line))?)

@@ -35,13 +35,13 @@ fn key(prefix: &str, seed: u64) -> String {
     prefix.chars().chain((0..32).map(|_| char::from(ALPHABET[dice.below(62) as usize]))).collect()
 }
 
-/// Returns the external ID of a project's user number `person`.
-pub fn external_id(person: u32) -> String {
-    format!("user-{person:07}")
+/// Returns the external ID of a project's user number `user`.
+pub fn external_id(user: u32) -> String {
+    format!("user-{user:07}")
 }
 
-pub fn person(project: ProjectId, person: u32) -> Uuid {
-    UserKey::External(&external_id(person)).internal_id(project)
+pub fn user_id(project: ProjectId, user: u32) -> Uuid {
+    UserKey::External(&external_id(user)).internal_id(project)
 }
 
 /// Returns `event_00` to `event_49`.
@@ -55,8 +55,8 @@ mod tests {
 
     #[test]
     fn keys_are_well_formed_and_differ() {
-        assert!(store_projects::api_keys::looks_like_key(&public_key(3)));
-        assert!(store_projects::api_keys::looks_like_key(&secret_key(3)));
+        assert!(store_projects::api_keys::has_key_format(&public_key(3)));
+        assert!(store_projects::api_keys::has_key_format(&secret_key(3)));
         assert_eq!(public_key(3), public_key(3));
         assert_ne!(public_key(3), public_key(4));
         assert_ne!(public_key(3)[8..], secret_key(3)[8..]);

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 pub use account::{AccountCommand, RoleName};
 pub use clock::ClockCommand;
-pub use dead_letters::{DeadLettersCommand, Which};
+pub use dead_letters::{DeadLetterFilter, DeadLettersCommand};
 pub use doctor::DoctorArgs;
 pub use invite::InviteCommand;
 pub use secrets::SecretsCommand;
@@ -115,19 +115,19 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct UpArgs {
     #[command(flatten)]
-    pub place: RunDirArg,
+    pub dir: RunDirArg,
     /// The gateway's port. The default is 8080, or the next free port.
     #[arg(long, env = "PORT", default_value = "", hide_default_value = true, value_name = "PORT")]
-    pub port: PortWish,
+    pub port: RequestedPort,
     /// Whether to use Redis if it is available.
     #[arg(long, env = "REDIS", default_value = "on", value_name = "on|off")]
-    pub redis: RedisWish,
+    pub redis: RedisMode,
 }
 
 #[derive(Debug, Args)]
 pub struct LogsArgs {
     #[command(flatten)]
-    pub place: RunDirArg,
+    pub dir: RunDirArg,
     /// Follow the logs as they grow.
     #[arg(short, long)]
     pub follow: bool,
@@ -155,7 +155,7 @@ pub struct DatabaseArgs {
     #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
     pub database_url: Option<String>,
     #[command(flatten)]
-    pub place: RunDirArg,
+    pub dir: RunDirArg,
 }
 
 #[derive(Debug, Args)]
@@ -222,19 +222,19 @@ pub enum KeyKind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RedisWish {
+pub enum RedisMode {
     On,
     Off,
 }
 
 /// The requested port, if any. A blank value counts as none, so that `PORT=` in a makefile has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PortWish {
+pub enum RequestedPort {
     Any,
     Exactly(u16),
 }
 
-impl FromStr for PortWish {
+impl FromStr for RequestedPort {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -270,22 +270,22 @@ mod tests {
     }
 
     #[test]
-    fn the_definition_is_sound() {
+    fn command_line_definition_is_valid() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn a_port_is_any_or_exact() {
-        assert_eq!("".parse(), Ok(PortWish::Any));
-        assert_eq!(" 8080 ".parse(), Ok(PortWish::Exactly(8080)));
+    fn port_is_any_or_exact() {
+        assert_eq!("".parse(), Ok(RequestedPort::Any));
+        assert_eq!(" 8080 ".parse(), Ok(RequestedPort::Exactly(8080)));
         for bad in ["0", "65536", "http", "-1"] {
-            assert!(bad.parse::<PortWish>().is_err(), "{bad}");
+            assert!(bad.parse::<RequestedPort>().is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn a_key_is_secret_unless_asked_otherwise() {
+    fn key_is_secret_by_default() {
         let id = Uuid::nil();
         let kind = |line: String| match parse(&line).unwrap().command {
             Command::Key { command: KeyCommand::Create { kind, .. } } => kind,
@@ -305,11 +305,11 @@ mod tests {
     }
 
     #[test]
-    fn up_takes_its_place_and_port_from_flags() {
+    fn up_reads_run_dir_and_port_from_flags() {
         let Command::Up(up) = parse("rekindle up --run-dir /tmp/x --port 9000 --redis off").unwrap().command else {
             panic!("not up");
         };
-        assert_eq!(up.place.run_dir, PathBuf::from("/tmp/x"));
-        assert_eq!((up.port, up.redis), (PortWish::Exactly(9000), RedisWish::Off));
+        assert_eq!(up.dir.run_dir, PathBuf::from("/tmp/x"));
+        assert_eq!((up.port, up.redis), (RequestedPort::Exactly(9000), RedisMode::Off));
     }
 }

@@ -1,12 +1,12 @@
 //! `rekindle demo`: replays a shop's day against a running system and reconciles the results from outside.
 
 mod api;
-mod books;
 mod generator;
-mod memory;
 mod pace;
+mod reconcile;
 mod report;
 mod retry;
+mod run_state;
 mod send;
 mod setup;
 mod target;
@@ -22,14 +22,14 @@ use tokio::time::Instant;
 
 use crate::run_dir::RunDirArg;
 use api::Api;
-use books::settle::still_totals;
-use books::{Entries, check};
 use generator::{Day, Recipe};
-use memory::{CartTimes, Memory};
-pub use pace::Hurry;
-pub use report::{Books, Line};
+pub use pace::UnlimitedFlag;
+use reconcile::settle::stable_totals;
+use reconcile::{CheckInput, check};
+pub use report::{Line, Report};
+use run_state::{CartTimes, RunState};
 use send::Replay;
-use target::{Known, Target};
+use target::{Target, TargetOptions};
 
 const AFTER_HELP: &str = "\
 The day ends now: its events happened within the last 24 hours, and are replayed as fast as the service accepts them (or
@@ -50,7 +50,7 @@ Exit status: 0 if all counts match, 1 if they do not or the demo failed.";
 pub struct Options {
     /// Credentials are read there, and the state of each run is stored under demo/.
     #[command(flatten)]
-    place: RunDirArg,
+    dir: RunDirArg,
     /// The service's URL, instead of the one in credentials.json.
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
@@ -70,8 +70,8 @@ pub struct Options {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Number of users. 2,000 users send about 50,000 events.
-    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(20..=9_000))]
-    people: u32,
+    #[arg(long = "people", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(20..=9_000))]
+    users: u32,
     /// The run's ID: 3 to 24 characters of a-z and 0-9. The default is a new ID.
     #[arg(long, value_name = "ID", value_parser = run_id)]
     run_id: Option<String>,
@@ -89,22 +89,22 @@ pub struct Options {
     json: bool,
     /// For programs that slow the replay down until they set this to true.
     #[arg(skip)]
-    pub hurry: Hurry,
+    pub unlimited: UnlimitedFlag,
 }
 
 /// Runs the demo and prints the reconciliation to standard output. Returns `false` if it does not balance.
 pub async fn run(options: Options) -> anyhow::Result<bool> {
-    let books = carry_out(&options).await?;
+    let report = execute(&options).await?;
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&books)?);
+        println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        print!("{}", books.table());
+        print!("{}", report.table());
     }
-    Ok(books.balanced)
+    Ok(report.balanced)
 }
 
 /// Runs the demo and returns the reconciliation.
-pub async fn carry_out(options: &Options) -> anyhow::Result<Books> {
+pub async fn execute(options: &Options) -> anyhow::Result<Report> {
     // Any TLS provider that was installed earlier works too.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let clock = Clock::system();
@@ -114,12 +114,12 @@ pub async fn carry_out(options: &Options) -> anyhow::Result<Books> {
     let api = Api::new(&target.base_url, target.public_key, target.secret_key, connections)?;
     setup::check_email(&api).await?;
     setup::prepare(&api, &run).await?;
-    let books = replay_and_check(options, &run, &clock, &api, [target.mail_dir, target.push_dir]).await;
+    let report = replay_and_check(options, &run, &clock, &api, [target.mail_dir, target.push_dir]).await;
     // In any case, the next run must not trigger this run's automations. It also checks for leftovers itself.
-    let rested = setup::finish(&api, &run).await.context("deactivating the automations");
-    let books = books?;
-    rested?;
-    Ok(books)
+    let deactivated = setup::finish(&api, &run).await.context("deactivating the automations");
+    let report = report?;
+    deactivated?;
+    Ok(report)
 }
 
 async fn replay_and_check(
@@ -128,44 +128,44 @@ async fn replay_and_check(
     clock: &Clock,
     api: &Api,
     [mail_dir, push_dir]: [PathBuf; 2],
-) -> anyhow::Result<Books> {
-    let (dir, people) = (options.place.run_dir.join("demo"), options.people as usize);
+) -> anyhow::Result<Report> {
+    let (dir, users) = (options.dir.run_dir.join("demo"), options.users as usize);
     let deadline = Duration::from_secs(options.timeout);
-    let remembered = Memory::recall(&dir, run, options.seed, people)?;
-    let start_ms = remembered.as_ref().map_or_else(|| clock.now_ms(), |memory| memory.start_ms);
-    let recipe = Recipe { seed: options.seed, run: run.to_owned(), people, start_ms };
+    let saved = RunState::load(&dir, run, options.seed, users)?;
+    let start_ms = saved.as_ref().map_or_else(|| clock.now_ms(), |run_state| run_state.start_ms);
+    let recipe = Recipe { seed: options.seed, run: run.to_owned(), users, start_ms };
     let day = Day::generate(&recipe);
-    eprintln!("Run {run}: {people} users, {} events and {} repeats.", day.events(), day.repeats());
+    eprintln!("Run {run}: {users} users, {} events and {} repeats.", day.events(), day.repeats());
 
     let names: Vec<_> = day.events_by_name().into_keys().collect();
-    let before_replay = still_totals(api, &names, deadline).await?;
-    let mut memory = match remembered {
-        Some(memory) => memory,
-        None => Memory { seed: options.seed, people, start_ms, before: before_replay.clone(), gained: None },
+    let before_replay = stable_totals(api, &names, deadline).await?;
+    let mut run_state = match saved {
+        Some(run_state) => run_state,
+        None => RunState { seed: options.seed, users, start_ms, before: before_replay.clone(), gained: None },
     };
-    if let Some(other) = memory.overtaken_by(&dir, run) {
+    if let Some(other) = run_state.conflicting_run(&dir, run) {
         bail!("run {run} never settled, and run {other} started after it: their events cannot be separated");
     }
-    memory.keep(&dir, run)?;
-    let before_run = memory.without(&before_replay);
+    run_state.save(&dir, run)?;
+    let before_run = run_state.totals_without(&before_replay);
     let carts = CartTimes::open(&dir, run)?;
 
     let replay = Replay {
         api,
         clock,
         carts: &carts,
-        pace: pace::Pace::new(options.events_per_second, options.hurry.clone()),
+        pace: pace::Pace::new(options.events_per_second, options.unlimited.clone()),
         progress: progress::Bar::new("replaying", day.events() + day.repeats()),
-        tally: send::Tally::new(people),
+        counts: send::ReplayCounts::new(users),
     };
     let began = Instant::now();
     replay.run(&day, usize::from(options.connections)).await?;
     let seconds = began.elapsed().as_secs_f64();
-    let slowest_ms = replay.tally.slowest_ms.iter().map(|ms| ms.load(Ordering::Relaxed)).collect();
-    let taken = replay.tally.events.load(Ordering::Relaxed);
-    let repeated = replay.tally.repeats.load(Ordering::Relaxed);
+    let slowest_ms = replay.counts.slowest_ms.iter().map(|ms| ms.load(Ordering::Relaxed)).collect();
+    let taken = replay.counts.events.load(Ordering::Relaxed);
+    let repeated = replay.counts.repeats.load(Ordering::Relaxed);
 
-    let entries = Entries {
+    let input = CheckInput {
         day: &day,
         recipe: &recipe,
         mail_dir,
@@ -178,16 +178,16 @@ async fn replay_and_check(
         carts: carts.all(),
         deadline,
     };
-    let checked = check(api, entries).await?;
+    let checked = check(api, input).await?;
     if !checked.timed_out {
-        memory.gained = Some(checked.gained);
-        memory.keep(&dir, run)?;
+        run_state.gained = Some(checked.gained);
+        run_state.save(&dir, run)?;
     }
     let lines = checked.lines;
-    Ok(Books {
+    Ok(Report {
         run: run.to_owned(),
         seed: options.seed,
-        people,
+        users,
         balanced: lines.iter().all(|line| line.ok),
         timed_out: checked.timed_out,
         replay_seconds: seconds,
@@ -199,14 +199,14 @@ async fn replay_and_check(
 
 impl Options {
     fn target(&self) -> anyhow::Result<Target> {
-        let flags = Known {
+        let flags = TargetOptions {
             base_url: self.base_url.clone(),
             public_key: self.public_key.clone(),
             secret_key: self.secret_key.clone(),
             mail_dir: self.mail_dir.clone(),
             push_dir: self.push_dir.clone(),
         };
-        flags.or_from(&self.place.run_dir)
+        flags.or_from_file(&self.dir.run_dir)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `rekindle doctor`: checks whether a deployment is set up correctly.
 //!
-//! For each subject, one file turns observations (plain data) into findings, and its `look` module makes the
+//! For each subject, one file turns observations (plain data) into findings, and its `observe` module makes the
 //! observations.
 
 mod broker;
@@ -29,11 +29,12 @@ use finding::Finding;
 pub async fn run(args: &DoctorArgs) -> Result<bool> {
     let env = Env::from_process();
     let mut findings = settings::judge(&env, unprotected_mail(&env).await);
-    let (database, broker, limits) = tokio::join!(of_database(&env), of_broker(&env, args), redis::look::at(&env));
+    let (database, broker, limits) =
+        tokio::join!(check_database(&env), check_broker(&env, args), redis::observe::at(&env));
     findings.extend(database);
     findings.extend(broker);
     findings.extend(redis::judge(&limits));
-    findings.extend(args.disks.iter().map(|dir| disk::judge(dir, disk::look::at(dir), args.disk_free)));
+    findings.extend(args.disks.iter().map(|dir| disk::judge(dir, disk::observe::at(dir), args.disk_free)));
     print!("{}", if args.json { finding::json(&findings) } else { finding::text(&findings) });
     Ok(finding::healthy(&findings))
 }
@@ -45,24 +46,24 @@ async fn unprotected_mail(env: &Env) -> Option<EnvError> {
 }
 
 /// Checks the contents of the database, as far as it can be read.
-async fn of_database(env: &Env) -> Vec<Finding> {
+async fn check_database(env: &Env) -> Vec<Finding> {
     // The settings check already reports a malformed variable.
     let Ok(config) = DatabaseConfig::from_env(env) else { return Vec::new() };
     if Connector::parse(&config.url, "doctor").is_err() {
         return Vec::new();
     }
     let clock = Clock::system();
-    let seen = database::look::at(&config, MasterKeys::from_env(env).ok().as_ref(), &clock).await;
+    let seen = database::observe::at(&config, MasterKeys::from_env(env).ok().as_ref(), &clock).await;
     let mut findings = database::judge(&seen);
-    if let Ok(database::Seen { work: Some(work), .. }) = &seen {
+    if let Ok(database::DatabaseState { work: Some(work), .. }) = &seen {
         findings.extend(work::judge(work));
     }
     findings
 }
 
-async fn of_broker(env: &Env, args: &DoctorArgs) -> Vec<Finding> {
+async fn check_broker(env: &Env, args: &DoctorArgs) -> Vec<Finding> {
     let Ok(config) = BusConfig::from_env(env) else { return Vec::new() };
-    let seen = broker::look::at(&config, args.nats_monitor.as_deref()).await;
+    let seen = broker::observe::at(&config, args.nats_monitor.as_deref()).await;
     broker::judge(&config, &seen)
 }
 
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_mail_server_without_tls_is_wrong_unless_it_is_exempt() {
+    async fn mail_server_without_tls_is_wrong_unless_exempt() {
         let findings = async |allow: &str| {
             let env = Env::from_pairs([
                 ("SYSTEM_SMTP_URL", "smtp://192.0.2.1?security=none"),

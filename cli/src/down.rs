@@ -7,7 +7,7 @@ use crate::run_dir::RunDir;
 use crate::run_dir::RunDirArg;
 use crate::services::{MAILBOX, PROGRAMS, SUPERVISOR};
 use crate::supervise::GRACE;
-use crate::up::{NATS, POSTGRES, REDIS, STOP};
+use crate::up::{NATS, POSTGRES, REDIS, STOP_TIMEOUT};
 use progress::Steps;
 
 pub async fn run(args: &RunDirArg) -> Result<()> {
@@ -41,7 +41,7 @@ async fn stop_all(dir: &RunDir, progress: &Steps) -> Result<Vec<&'static str>> {
     }
     if let Some(supervisor) = running(SUPERVISOR)? {
         progress.step("stopping the processes");
-        supervisor.stop(STOP).await;
+        supervisor.stop(STOP_TIMEOUT).await;
         stopped.push(SUPERVISOR);
     }
     // Stop processes that a killed supervisor left running.

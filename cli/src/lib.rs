@@ -42,12 +42,12 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
             )
             .await;
         }
-        Command::Down(place) => {
-            return interruptible(down::run(&place), "run `rekindle down` again to stop the rest").await;
+        Command::Down(args) => {
+            return interruptible(down::run(&args), "run `rekindle down` again to stop the rest").await;
         }
         Command::Logs(args) => logs::run(&args).await?,
-        Command::Status(place) => {
-            return Ok(if status::run(&place).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        Command::Status(args) => {
+            return Ok(if status::run(&args).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Demo(options) => {
             return Ok(if demo::run(options).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
@@ -70,9 +70,9 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Doctor(args) => {
             return Ok(if doctor::run(&args).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
-        Command::Supervise(place) => {
+        Command::Supervise(args) => {
             runtime::telemetry::start_logging(&Env::from_process())?;
-            supervise::run(RunDir::create(&place.run_dir)?).await?;
+            supervise::run(RunDir::create(&args.run_dir)?).await?;
         }
         Command::Mailbox(args) => {
             runtime::telemetry::start_logging(&Env::from_process())?;

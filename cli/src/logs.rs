@@ -17,11 +17,11 @@ use crate::up::{NATS, POSTGRES, REDIS};
 use follow::Follower;
 
 /// Poll interval for new lines.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub async fn run(args: &LogsArgs) -> Result<()> {
-    let Some(dir) = RunDir::existing(&args.place.run_dir)? else {
-        bail!("there are no logs: {} does not exist", args.place.run_dir.display());
+    let Some(dir) = RunDir::existing(&args.dir.run_dir)? else {
+        bail!("there are no logs: {} does not exist", args.dir.run_dir.display());
     };
     let logs = chosen(all(&dir)?, args.name.as_deref())?;
     let width = logs.iter().map(|l| l.0.len()).max().unwrap_or(0);
@@ -48,7 +48,7 @@ pub async fn run(args: &LogsArgs) -> Result<()> {
         return Ok(());
     }
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         let mut added = Vec::new();
         for (name, follower) in &mut followers {
             added.push((name.clone(), follower.read()?));

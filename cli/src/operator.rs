@@ -13,8 +13,8 @@ use store_projects::members::Role;
 use store_sending::dead_letters::DeadFilter;
 
 use crate::args::{
-    AccountCommand, ClockCommand, DatabaseArgs, DeadLettersCommand, InviteCommand, KeyCommand, KeyKind, MigrateArgs,
-    ProjectCommand, RoleName, SecretsCommand, Which,
+    AccountCommand, ClockCommand, DatabaseArgs, DeadLetterFilter, DeadLettersCommand, InviteCommand, KeyCommand,
+    KeyKind, MigrateArgs, ProjectCommand, RoleName, SecretsCommand,
 };
 use crate::provision::Provision;
 use crate::run_dir::RunDir;
@@ -34,12 +34,12 @@ impl Target {
         if let Some(url) = named {
             return Ok(Self { provision: Provision::new(url)?, dir: None });
         }
-        let dir = RunDir::existing(&args.place.run_dir)?;
+        let dir = RunDir::existing(&args.dir.run_dir)?;
         let found = dir.and_then(|dir| up::attached_database(&dir).ok().map(|url| (dir, url)));
         let (dir, url) = found.with_context(|| {
             format!(
                 "no database: set DATABASE_URL, or start a system with `rekindle up` (none is running in {})",
-                args.place.run_dir.display()
+                args.dir.run_dir.display()
             )
         })?;
         Ok(Self { provision: Provision::new(&url)?, dir: Some(dir) })
@@ -152,9 +152,9 @@ pub async fn invite(command: &InviteCommand) -> Result<()> {
 
 pub async fn dead_letters(command: &DeadLettersCommand) -> Result<()> {
     match command {
-        DeadLettersCommand::List { which, limit, database } => {
+        DeadLettersCommand::List { filter, limit, database } => {
             let provision = Target::of(database)?.provision;
-            let found = provision.dead_letters(ProjectId(which.project), &filter_of(which), *limit).await?;
+            let found = provision.dead_letters(ProjectId(filter.project), &filter_of(filter), *limit).await?;
             if found.is_empty() {
                 eprintln!("There are no matching dead letters.");
             }
@@ -163,18 +163,18 @@ pub async fn dead_letters(command: &DeadLettersCommand) -> Result<()> {
                 println!("{}  {}  {what}  {}", letter.id, rfc3339(letter.died_at), letter.reason);
             }
         }
-        DeadLettersCommand::Replay { which, database } => {
+        DeadLettersCommand::Replay { filter, database } => {
             let provision = Target::of(database)?.provision;
-            let replayed = provision.replay_dead_letters(ProjectId(which.project), &filter_of(which)).await?;
+            let replayed = provision.replay_dead_letters(ProjectId(filter.project), &filter_of(filter)).await?;
             println!("messages  {}\nitems     {}", replayed.messages, replayed.items);
         }
     }
     Ok(())
 }
 
-fn filter_of(which: &Which) -> DeadFilter {
-    let ids = (!which.ids.is_empty()).then(|| which.ids.clone());
-    DeadFilter { ids, kind: None, channel: which.channel, reason: which.reason.clone() }
+fn filter_of(filter: &DeadLetterFilter) -> DeadFilter {
+    let ids = (!filter.ids.is_empty()).then(|| filter.ids.clone());
+    DeadFilter { ids, kind: None, channel: filter.channel, reason: filter.reason.clone() }
 }
 
 pub async fn clock(command: &ClockCommand) -> Result<()> {
@@ -202,7 +202,7 @@ pub async fn secrets(command: &SecretsCommand) -> Result<bool> {
         SecretsCommand::NewKey => println!("{:032x}{:032x}", rand::random::<u128>(), rand::random::<u128>()),
         SecretsCommand::Status { database } => {
             let target = Target::of(database)?;
-            for (table, count) in target.provision.sealed_otherwise(&target.master_keys()?).await? {
+            for (table, count) in target.provision.count_outdated_secrets(&target.master_keys()?).await? {
                 println!("{table:12} {count}");
             }
         }

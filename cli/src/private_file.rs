@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_whole_and_private() {
+    fn file_is_replaced_atomically_and_private() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("secret.json");
         assert_eq!(read(&path).unwrap(), None);

@@ -138,9 +138,9 @@ impl Provision {
         // Read without a lock first: a second `up` usually changes nothing.
         let current = channels::get(&connection, keys, id, Channel::Email).await?.unwrap_or_default();
         match mail_plan(&current.settings, mail_before, mail_now) {
-            MailPlan::Theirs => Ok(false),
-            MailPlan::Right => Ok(true),
-            MailPlan::Point => {
+            MailPlan::UserConfigured => Ok(false),
+            MailPlan::UpToDate => Ok(true),
+            MailPlan::Set => {
                 let tx = connection.transaction().await?;
                 let current = channels::get_for_update(&tx, keys, id, Channel::Email).await?.unwrap_or_default();
                 point_at_mailbox(&tx, keys, id, &current, mail_now, now).await?;
@@ -210,24 +210,24 @@ async fn point_at_mailbox(
 #[derive(Debug, PartialEq, Eq)]
 enum MailPlan {
     /// The channel already holds the mailbox's address.
-    Right,
+    UpToDate,
     /// The channel holds an old address of the mailbox, or it is empty and no address was ever recorded for it.
-    Point,
+    Set,
     /// A user configured the channel otherwise, so it is kept.
-    Theirs,
+    UserConfigured,
 }
 
 fn mail_plan(settings: &Map<String, Value>, before: Option<&Mailbox>, now: &Mailbox) -> MailPlan {
     if settings.is_empty() && before.is_none() {
-        return MailPlan::Point;
+        return MailPlan::Set;
     }
     let host = settings.get("smtpHost").and_then(Value::as_str);
     let port = settings.get("smtpPort").and_then(Value::as_u64).and_then(|p| u16::try_from(p).ok());
     let set = host.zip(port).map(|(host, port)| Mailbox { host: host.to_owned(), port });
     match set {
-        Some(set) if set == *now => MailPlan::Right,
-        Some(set) if Some(&set) == before => MailPlan::Point,
-        _ => MailPlan::Theirs,
+        Some(set) if set == *now => MailPlan::UpToDate,
+        Some(set) if Some(&set) == before => MailPlan::Set,
+        _ => MailPlan::UserConfigured,
     }
 }
 
@@ -241,20 +241,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_our_own_address_is_ever_replaced() {
+    fn only_the_mailboxs_own_address_is_replaced() {
         let settings = |host: &str, port: u16| {
             json!({ "smtpHost": host, "smtpPort": port }).as_object().cloned().unwrap_or_default()
         };
         let plan = |settings: Map<String, Value>, before: Option<u16>, now| {
             mail_plan(&settings, before.map(Mailbox::on_loopback).as_ref(), &Mailbox::on_loopback(now))
         };
-        assert_eq!(plan(settings("127.0.0.1", 5), Some(5), 5), MailPlan::Right);
-        assert_eq!(plan(settings("127.0.0.1", 5), Some(5), 6), MailPlan::Point);
-        assert_eq!(plan(settings("127.0.0.1", 5), None, 6), MailPlan::Theirs);
-        assert_eq!(plan(settings("smtp.example.com", 5), Some(5), 6), MailPlan::Theirs);
+        assert_eq!(plan(settings("127.0.0.1", 5), Some(5), 5), MailPlan::UpToDate);
+        assert_eq!(plan(settings("127.0.0.1", 5), Some(5), 6), MailPlan::Set);
+        assert_eq!(plan(settings("127.0.0.1", 5), None, 6), MailPlan::UserConfigured);
+        assert_eq!(plan(settings("smtp.example.com", 5), Some(5), 6), MailPlan::UserConfigured);
         // A user cleared the channel; or it was never configured.
-        assert_eq!(plan(Map::new(), Some(5), 6), MailPlan::Theirs);
-        assert_eq!(plan(Map::new(), None, 6), MailPlan::Point);
+        assert_eq!(plan(Map::new(), Some(5), 6), MailPlan::UserConfigured);
+        assert_eq!(plan(Map::new(), None, 6), MailPlan::Set);
     }
 
     #[test]

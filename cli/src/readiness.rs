@@ -12,9 +12,9 @@ use crate::state::Ports;
 
 /// Client for `/readyz` of processes.
 #[derive(Clone)]
-pub struct Asker(reqwest::Client);
+pub struct ReadinessClient(reqwest::Client);
 
-impl Asker {
+impl ReadinessClient {
     pub fn new() -> Result<Self> {
         // Even a client for plain HTTP needs the TLS provider. In tests it may already be installed.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -45,7 +45,7 @@ impl Asker {
 
 /// Checks whether one process of a system is ready: it runs, and responds where other processes expect it. The error is
 /// the reason.
-pub async fn of(asker: &Asker, name: &str, entry: &Entry, ports: &Ports) -> Result<(), String> {
+pub async fn of(client: &ReadinessClient, name: &str, entry: &Entry, ports: &Ports) -> Result<(), String> {
     match entry.status {
         Status::Running => {}
         Status::Waiting => return Err(entry.last_end.clone().unwrap_or_else(|| "ended".into())),
@@ -53,11 +53,11 @@ pub async fn of(asker: &Asker, name: &str, entry: &Entry, ports: &Ports) -> Resu
         Status::Stopped => return Err("stopped".into()),
     }
     if let Some(admin) = entry.admin {
-        asker.is_ready(admin).await?;
+        client.is_ready(admin).await?;
     }
     let local = |port: Option<u16>| SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or_default()));
     match name {
-        GATEWAY => asker.is_ready(local(ports.gateway)).await,
+        GATEWAY => client.is_ready(local(ports.gateway)).await,
         MAILBOX => TcpStream::connect(local(ports.smtp)).await.map(drop).map_err(|_| "does not listen yet".into()),
         _ => Ok(()),
     }
@@ -83,9 +83,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_there_is_not_ready() {
+    async fn unreachable_process_is_not_ready() {
         let port = local_servers::port::free();
-        let asked = Asker::new().unwrap().is_ready(SocketAddr::from(([127, 0, 0, 1], port))).await;
-        assert_eq!(asked, Err("does not listen yet".into()));
+        let result = ReadinessClient::new().unwrap().is_ready(SocketAddr::from(([127, 0, 0, 1], port))).await;
+        assert_eq!(result, Err("does not listen yet".into()));
     }
 }

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_at_a_time_works_in_a_directory() {
+    fn run_dir_lock_is_exclusive() {
         let folder = tempfile::tempdir().unwrap();
         let dir = RunDir::create(&folder.path().join("run")).unwrap();
         assert!(dir.path().is_absolute());
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ran_is_not_there() {
+    fn unused_run_dir_does_not_exist() {
         let folder = tempfile::tempdir().unwrap();
         assert!(RunDir::existing(&folder.path().join("none")).unwrap().is_none());
         fs::write(folder.path().join("file"), "").unwrap();

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_build_or_another_environment_is_another_service() {
+    fn new_build_or_environment_changes_the_service() {
         let folder = tempfile::tempdir().unwrap();
         let (dir, mut state) = started(folder.path());
         let before = of(&dir, &state, folder.path()).unwrap();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_built_is_named() {
+    fn missing_program_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let (dir, state) = started(folder.path());
         std::fs::remove_file(folder.path().join("scheduler")).unwrap();

@@ -22,7 +22,7 @@ pub async fn run(args: &SetupArgs) -> Result<()> {
     let env = Env::from_process();
     runtime::telemetry::start_logging(&env)?;
     let origin = public_base_url(&env, "http://127.0.0.1:8080")?;
-    let dir = RunDir::create(&args.place.run_dir)?;
+    let dir = RunDir::create(&args.dir.run_dir)?;
     let _lock = dir.lock()?;
     // This also creates the streams.
     startup::connect(&env, "setup", &shutdown::on_signal()?).await?;
@@ -35,8 +35,8 @@ pub async fn run(args: &SetupArgs) -> Result<()> {
         return Ok(());
     }
     let state = State::load_or_create(&dir, Clock::system().now_ms())?;
-    let points = provision.first_project(&keys, &state.first, None, args.mailbox.as_ref()).await?;
-    if let Some(mailbox) = args.mailbox.as_ref().filter(|_| points) {
+    let uses_mailbox = provision.first_project(&keys, &state.first, None, args.mailbox.as_ref()).await?;
+    if let Some(mailbox) = args.mailbox.as_ref().filter(|_| uses_mailbox) {
         println!("The first project's mail goes to the mailbox at {}:{}.", mailbox.host, mailbox.port);
     }
 
@@ -47,7 +47,7 @@ pub async fn run(args: &SetupArgs) -> Result<()> {
     if is_new {
         print!("{}", text(&credentials, &file));
     } else {
-        println!("{}", again(&file));
+        println!("{}", existing_text(&file));
     }
     Ok(())
 }
@@ -71,7 +71,7 @@ fn master_keys(env: &Env, has_projects: bool) -> Result<MasterKeys> {
     Ok(MasterKeys::from_env(env)?)
 }
 
-fn again(file: &Path) -> String {
+fn existing_text(file: &Path) -> String {
     format!("The first project already exists. Its credentials are in {}.", file.display())
 }
 
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_master_key_is_made_only_where_none_is_given() {
+    fn master_key_is_created_only_if_none_is_set() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("master.key");
         let path = file.display().to_string();

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_made_up_once_is_kept() {
+    fn generated_state_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let dir = RunDir::create(folder.path()).unwrap();
         assert!(State::load(&dir).unwrap().is_none());
@@ -152,7 +152,7 @@ mod tests {
         state.save(&dir).unwrap();
         let again = State::load_or_create(&dir, 2).unwrap();
         assert_eq!(serde_json::to_value(&again).unwrap(), serde_json::to_value(&state).unwrap());
-        assert!(api_keys::looks_like_key(&again.first.public_key) && again.first.secret_key.starts_with("sk_live_"));
+        assert!(api_keys::has_key_format(&again.first.public_key) && again.first.secret_key.starts_with("sk_live_"));
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_master_key_is_made_once() {
+    fn master_key_is_created_once() {
         let folder = tempfile::tempdir().unwrap();
         let dir = RunDir::create(folder.path()).unwrap();
         ensure_master_key(&dir.master_key_file()).unwrap();

@@ -4,7 +4,7 @@ use anyhow::Result;
 use local_servers::{NatsServer, PostgresServer, Process, RedisServer};
 
 use crate::process_table::{Entry, ProcessTable, Status};
-use crate::readiness::{self, Asker};
+use crate::readiness::{self, ReadinessClient};
 use crate::run_dir::RunDir;
 use crate::run_dir::RunDirArg;
 use crate::services::SUPERVISOR;
@@ -63,15 +63,15 @@ fn servers(dir: &RunDir) -> Result<Vec<Row>> {
 }
 
 async fn processes(dir: &RunDir) -> Result<Vec<Row>> {
-    let asker = Asker::new()?;
+    let client = ReadinessClient::new()?;
     let ports = State::load(dir)?.map(|s| s.ports).unwrap_or_default();
     let mut rows = Vec::new();
     for (name, entry) in ProcessTable::load(dir)?.unwrap_or_default().processes {
         let ready = if entry.status == Status::Waiting {
             let (lines, _) = log_file::last_lines(&dir.log(&name), 1).unwrap_or_default();
-            why_waiting(&entry, lines.last().map(String::as_str))
+            waiting_reason(&entry, lines.last().map(String::as_str))
         } else {
-            readiness::of(&asker, &name, &entry, &ports).await.map_or_else(|why| why, |()| "ready".into())
+            readiness::of(&client, &name, &entry, &ports).await.map_or_else(|why| why, |()| "ready".into())
         };
         let pid = entry.pid.map_or("-".into(), |p| p.to_string());
         rows.push(Row::new(&name, &pid, &format!("{:.0}", entry.since), &ready));
@@ -79,10 +79,10 @@ async fn processes(dir: &RunDir) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn why_waiting(entry: &Entry, last_line: Option<&str>) -> String {
+fn waiting_reason(entry: &Entry, last_line: Option<&str>) -> String {
     let end = entry.last_end.as_deref().unwrap_or("ended");
-    let said = last_line.map(|l| format!(", last log line: {}", l.trim())).unwrap_or_default();
-    format!("{end} ({} times), waiting for its restart{said}", entry.deaths)
+    let last_log_line = last_line.map(|l| format!(", last log line: {}", l.trim())).unwrap_or_default();
+    format!("{end} ({} times), waiting for its restart{last_log_line}", entry.deaths)
 }
 
 /// Formats the rows in columns as wide as their widest cells.
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_waits_says_why() {
+    fn waiting_process_shows_its_reason() {
         let entry = Entry {
             status: Status::Waiting,
             pid: None,
@@ -121,7 +121,7 @@ mod tests {
             last_code: Some(64),
             admin: None,
         };
-        let text = why_waiting(&entry, Some(" NATS_URL: no address "));
+        let text = waiting_reason(&entry, Some(" NATS_URL: no address "));
         assert_eq!(text, "exit status: 64 (3 times), waiting for its restart, last log line: NATS_URL: no address");
     }
 }

@@ -31,13 +31,13 @@ pub async fn run(dir: RunDir) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut supervisor = Supervisor::new(dir, services::program_dir()?)?;
-    supervisor.take_in()?;
+    supervisor.apply_state()?;
     loop {
         tokio::select! {
             _ = term.recv() => break,
             _ = interrupt.recv() => break,
             _ = hangup.recv() => {
-                if let Err(error) = supervisor.take_in() {
+                if let Err(error) = supervisor.apply_state() {
                     tracing::error!("cannot apply the new state; the processes continue unchanged: {error:#}");
                 }
             }
@@ -67,7 +67,7 @@ impl Supervisor {
     }
 
     /// Applies the state: notifies every keeper of the service that it has to run.
-    fn take_in(&mut self) -> Result<()> {
+    fn apply_state(&mut self) -> Result<()> {
         let state = State::load(&self.dir)?.context("the run directory has no state: run `rekindle up`")?;
         let wanted = services::of(&self.dir, &state, &self.programs)?;
         let now = self.clock.now();
@@ -83,7 +83,7 @@ impl Supervisor {
         });
         for (name, service) in &wanted {
             if let Some(keeper) = self.keepers.get(name) {
-                keeper.want(service.clone());
+                keeper.set_service(service.clone());
                 continue;
             }
             let (dir, clock, published) = (self.dir.clone(), self.clock.clone(), self.published.clone());

@@ -18,13 +18,13 @@ use crate::services;
 use crate::state::{self, State};
 use progress::Steps;
 
-pub use launch::STOP;
+pub use launch::STOP_TIMEOUT;
 pub use servers::{NATS, POSTGRES, REDIS, attached_database};
 pub use summary::{Credentials, write_credentials};
 
 /// Starts everything and prints how to reach it. Every step can be repeated after a crash.
 pub async fn run(args: &UpArgs) -> Result<()> {
-    let dir = RunDir::create(&args.place.run_dir)?;
+    let dir = RunDir::create(&args.dir.run_dir)?;
     let _lock = dir.lock()?;
     let progress = Steps::start();
     let outcome = bring_up(&dir, args, &progress).await;
@@ -87,7 +87,7 @@ async fn start_processes(
 ) -> Result<()> {
     loop {
         launch::supervisor(dir, state, programs).await?;
-        let Err(error) = launch::until_ready(dir, state, progress).await else { return Ok(()) };
+        let Err(error) = launch::wait_until_ready(dir, state, progress).await else { return Ok(()) };
         let before = state.ports.gateway;
         let choice = ports::choose_gateway(dir, state, args.port)?;
         if state.ports.gateway == before {

@@ -36,7 +36,9 @@ impl Contents {
                 Event::End(TagEnd::Heading(HeadingLevel::H2)) => {
                     sections.push(Section { title: text.take().unwrap_or_default(), entries: Vec::new() });
                 }
-                Event::Start(Tag::Link { dest_url, .. }) if dest_url.ends_with(".md") && !dest_url.starts_with("..") => {
+                Event::Start(Tag::Link { dest_url, .. })
+                    if dest_url.ends_with(".md") && !dest_url.starts_with("..") =>
+                {
                     target = Some(PathBuf::from(dest_url.as_ref()));
                     text = Some(String::new());
                 }

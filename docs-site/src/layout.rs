@@ -11,7 +11,8 @@ use crate::{API_REFERENCE, BASE, path_of};
 
 /// Returns the whole document of a page.
 pub(crate) fn page(contents: &Contents, source: &Path, page: &Page, html: &str) -> String {
-    let title = if source == Path::new("README.md") { "Rekindle".to_owned() } else { format!("{} · Rekindle", page.title) };
+    let title =
+        if source == Path::new("README.md") { "Rekindle".to_owned() } else { format!("{} · Rekindle", page.title) };
     format!(
         r##"<!doctype html>
 <html lang="en">

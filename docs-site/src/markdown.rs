@@ -212,7 +212,10 @@ mod tests {
 
     #[test]
     fn anchors_are_githubs() {
-        assert_eq!(slug("Diagnose an installation: `rekindle doctor`".replace('`', "").as_str()), "diagnose-an-installation-rekindle-doctor");
+        assert_eq!(
+            slug("Diagnose an installation: `rekindle doctor`".replace('`', "").as_str()),
+            "diagnose-an-installation-rekindle-doctor"
+        );
         assert_eq!(slug("TLS & proxies"), "tls--proxies");
         assert_eq!(unused("a", &["", "a", "a-1"]), "a-2");
     }

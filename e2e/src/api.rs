@@ -17,7 +17,7 @@ pub struct Api {
 
 /// A response.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct ApiResponse {
     pub status: u16,
     pub retry_after: Option<u64>,
     /// Null if the body is not JSON.
@@ -25,7 +25,7 @@ pub struct Answer {
     pub took: Duration,
 }
 
-impl Answer {
+impl ApiResponse {
     /// Returns the body of a response with this status; panics with the response otherwise.
     #[track_caller]
     pub fn expect(self, status: u16) -> Value {
@@ -46,7 +46,7 @@ impl Api {
 
     /// Returns a copy for another client, with its own connections.
     #[must_use]
-    pub fn of_another_client(&self) -> Self {
+    pub fn with_own_connections(&self) -> Self {
         Self::new(self.base.trim_end_matches("/api/v1"), &self.public_key, &self.secret_key)
     }
 
@@ -57,7 +57,13 @@ impl Api {
     }
 
     /// Makes a call with the given key. `Err` if no response arrived.
-    pub async fn call(&self, method: Method, path: &str, key: &str, body: Option<&Value>) -> Result<Answer, String> {
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        key: &str,
+        body: Option<&Value>,
+    ) -> Result<ApiResponse, String> {
         let began = Instant::now();
         let mut request = self.http.request(method, format!("{}{path}", self.base)).header("x-api-key", key);
         if let Some(body) = body {
@@ -67,40 +73,40 @@ impl Api {
     }
 
     /// Posts with the public key, as browsers and apps do.
-    pub async fn track(&self, path: &str, body: &Value) -> Answer {
-        answered(self.call(Method::POST, path, &self.public_key, Some(body)).await)
+    pub async fn track(&self, path: &str, body: &Value) -> ApiResponse {
+        expect_response(self.call(Method::POST, path, &self.public_key, Some(body)).await)
     }
 
     /// Like [`Api::track`], as part of a trace.
-    pub async fn traced(&self, path: &str, body: &Value, traceparent: &str) -> Answer {
+    pub async fn track_traced(&self, path: &str, body: &Value, traceparent: &str) -> ApiResponse {
         let began = Instant::now();
         let request = self.http.post(format!("{}{path}", self.base)).header("x-api-key", &self.public_key);
         let request = request.header("traceparent", traceparent).json(body);
-        answered(read(request.send().await, began).await)
+        expect_response(read(request.send().await, began).await)
     }
 
     /// Posts with the secret key, like all methods below.
-    pub async fn post(&self, path: &str, body: &Value) -> Answer {
-        answered(self.call(Method::POST, path, &self.secret_key, Some(body)).await)
+    pub async fn post(&self, path: &str, body: &Value) -> ApiResponse {
+        expect_response(self.call(Method::POST, path, &self.secret_key, Some(body)).await)
     }
 
-    pub async fn put(&self, path: &str, body: &Value) -> Answer {
-        answered(self.call(Method::PUT, path, &self.secret_key, Some(body)).await)
+    pub async fn put(&self, path: &str, body: &Value) -> ApiResponse {
+        expect_response(self.call(Method::PUT, path, &self.secret_key, Some(body)).await)
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
-        answered(self.call(Method::GET, path, &self.secret_key, None).await)
+    pub async fn get(&self, path: &str) -> ApiResponse {
+        expect_response(self.call(Method::GET, path, &self.secret_key, None).await)
     }
 
     /// Posts with the secret key and an `Idempotency-Key`. `Err` if no response arrived.
-    pub async fn post_under(&self, key: &str, path: &str, body: &Value) -> Result<Answer, String> {
+    pub async fn post_with_key(&self, key: &str, path: &str, body: &Value) -> Result<ApiResponse, String> {
         let began = Instant::now();
         let request = self.http.post(format!("{}{path}", self.base)).header("x-api-key", &self.secret_key);
         read(request.header("idempotency-key", key).json(body).send().await, began).await
     }
 
     /// Imports lines of NDJSON with an `Idempotency-Key`. `Err` if no response arrived.
-    pub async fn import(&self, key: &str, lines: String) -> Result<Answer, String> {
+    pub async fn import(&self, key: &str, lines: String) -> Result<ApiResponse, String> {
         let began = Instant::now();
         let request = self.http.post(format!("{}/users/import", self.base)).header("x-api-key", &self.secret_key);
         let request = request.header("idempotency-key", key).header("content-type", "application/x-ndjson").body(lines);
@@ -132,16 +138,16 @@ impl Api {
     }
 }
 
-async fn read(sent: reqwest::Result<reqwest::Response>, began: Instant) -> Result<Answer, String> {
+async fn read(sent: reqwest::Result<reqwest::Response>, began: Instant) -> Result<ApiResponse, String> {
     let response = sent.map_err(|error| format!("{error:?}"))?;
     let status = response.status().as_u16();
     let retry_after = response.headers().get("retry-after").and_then(|v| v.to_str().ok()?.parse().ok());
     let text = response.text().await.map_err(|error| format!("{error:?}"))?;
     let json = serde_json::from_str(&text).unwrap_or_default();
-    Ok(Answer { status, retry_after, json, took: began.elapsed() })
+    Ok(ApiResponse { status, retry_after, json, took: began.elapsed() })
 }
 
 #[track_caller]
-fn answered(outcome: Result<Answer, String>) -> Answer {
+fn expect_response(outcome: Result<ApiResponse, String>) -> ApiResponse {
     outcome.unwrap_or_else(|error| panic!("no response: {error}"))
 }

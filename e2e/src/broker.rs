@@ -60,7 +60,7 @@ pub fn url(servers: &[ConfiguredNats], program: &str) -> String {
 /// Returns options with which every program connects as its own user.
 pub fn options(servers: &[ConfiguredNats]) -> Options {
     let base = Options::default().env("STREAM_REPLICAS", servers.len());
-    USERS.iter().fold(base, |options, (program, _)| options.env_of(program, "NATS_URL", url(servers, program)))
+    USERS.iter().fold(base, |options, (program, _)| options.program_env(program, "NATS_URL", url(servers, program)))
 }
 
 /// Connects as a program does.
@@ -70,7 +70,7 @@ pub async fn connect(servers: &[ConfiguredNats], program: &str) -> anyhow::Resul
 }
 
 /// Creates the streams, as the scheduler would; the other programs wait for them.
-pub async fn make_streams(servers: &[ConfiguredNats]) -> anyhow::Result<()> {
+pub async fn create_streams(servers: &[ConfiguredNats]) -> anyhow::Result<()> {
     topology::ensure(&connect(servers, "scheduler").await?).await?;
     Ok(())
 }

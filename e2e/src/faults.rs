@@ -41,8 +41,8 @@ pub const KINDS: [Kind; 8] = [
     Kind::Slow,
     Kind::WrongName,
 ];
-const OF: u64 = 10;
-const LATE: Duration = Duration::from_secs(3);
+const SENDS_PER_CYCLE: u64 = 10;
+const SLOW_DELAY: Duration = Duration::from_secs(3);
 
 impl Kind {
     /// Whether the client cannot know if the send was processed.
@@ -53,14 +53,14 @@ impl Kind {
     fn fault(self) -> Option<Fault> {
         match self {
             Self::Throttled => {
-                Some(Fault::Answer(Reply::json(429, &json!({ "message": "busy" })).with("retry-after", "1")))
+                Some(Fault::Respond(Reply::json(429, &json!({ "message": "busy" })).with("retry-after", "1")))
             }
-            Self::Unavailable => Some(Fault::Answer(Reply::json(500, &json!({ "message": "broken" })))),
+            Self::Unavailable => Some(Fault::Respond(Reply::json(500, &json!({ "message": "broken" })))),
             Self::Hang => Some(Fault::Hang),
             Self::ResetAfter => Some(Fault::Reset),
             Self::ResetBefore => Some(Fault::Lost),
             Self::Leaving => Some(Fault::GoAway),
-            Self::Slow => Some(Fault::Slow(LATE)),
+            Self::Slow => Some(Fault::Slow(SLOW_DELAY)),
             // A fault of the connection, not of the request.
             Self::WrongName => None,
         }
@@ -69,7 +69,7 @@ impl Kind {
 
 /// The provider of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Carrier {
+pub enum ProviderKind {
     MailHttp,
     Smtp,
     Sms,
@@ -78,7 +78,7 @@ pub enum Carrier {
     ThirdParty,
 }
 
-impl Carrier {
+impl ProviderKind {
     /// Whether it deduplicates by key.
     pub fn has_keys(self) -> bool {
         matches!(self, Self::MailHttp | Self::ThirdParty)
@@ -96,40 +96,40 @@ impl Carrier {
 
 /// One send of the run, derived entirely from its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sale {
+pub struct PlannedSend {
     pub number: u64,
     pub project: u64,
-    pub carrier: Carrier,
+    pub provider: ProviderKind,
     pub kind: Option<Kind>,
 }
 
-impl Sale {
+impl PlannedSend {
     /// Creates a send for a run over `projects` projects, the last of which is for the sends that get the wrong certificate. Even-numbered
     /// projects send mail over HTTP, the others by SMTP.
     pub fn new(number: u64, projects: u64) -> Self {
-        let kind = KINDS.get(usize::try_from(number % OF).unwrap_or(usize::MAX)).copied();
-        let turn = number / OF;
-        let project = if kind == Some(Kind::WrongName) { projects - 1 } else { turn / 4 % (projects - 1) };
-        let mail = if project % 2 == 0 { Carrier::MailHttp } else { Carrier::Smtp };
-        let carrier = match kind {
-            Some(Kind::WrongName) => Carrier::ThirdParty,
+        let kind = KINDS.get(usize::try_from(number % SENDS_PER_CYCLE).unwrap_or(usize::MAX)).copied();
+        let cycle = number / SENDS_PER_CYCLE;
+        let project = if kind == Some(Kind::WrongName) { projects - 1 } else { cycle / 4 % (projects - 1) };
+        let mail = if project % 2 == 0 { ProviderKind::MailHttp } else { ProviderKind::Smtp };
+        let provider = match kind {
+            Some(Kind::WrongName) => ProviderKind::ThirdParty,
             // Of the other providers, only this one uses HTTP/2 without TLS.
-            Some(Kind::Leaving) => Carrier::Apns,
-            _ => [mail, Carrier::Sms, Carrier::Gateway, Carrier::Apns][(turn % 4) as usize],
+            Some(Kind::Leaving) => ProviderKind::Apns,
+            _ => [mail, ProviderKind::Sms, ProviderKind::Gateway, ProviderKind::Apns][(cycle % 4) as usize],
         };
-        Self { number, project, carrier, kind }
+        Self { number, project, provider, kind }
     }
 
     /// Returns how often it may be processed: once, or twice if a fault hides the outcome and the provider does not deduplicate.
     pub fn copies(&self) -> std::ops::RangeInclusive<u32> {
-        let twice = matches!(self.kind, Some(Kind::Hang | Kind::ResetAfter)) && !self.carrier.has_keys();
+        let twice = matches!(self.kind, Some(Kind::Hang | Kind::ResetAfter)) && !self.provider.has_keys();
         1..=1 + u32::from(twice)
     }
 
     /// Returns how many calls with an unknown outcome the ledger must show. If the provider deduplicates by key, a repeat is an ordinary
     /// retry.
     pub fn ambiguous(&self) -> u32 {
-        let shown = self.carrier != Carrier::MailHttp;
+        let shown = self.provider != ProviderKind::MailHttp;
         u32::from(shown && self.kind.is_some_and(Kind::is_ambiguous))
     }
 }
@@ -138,7 +138,7 @@ impl Sale {
 pub const TEXT: &str = "Sale-{{ properties.n }}.";
 
 /// Returns the number in a provider's request, or in a mail.
-pub fn number_in(text: &[u8]) -> Option<u64> {
+pub fn parse_send_number(text: &[u8]) -> Option<u64> {
     let at = text.windows(5).position(|part| part == b"Sale-")? + 5;
     let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit());
     std::str::from_utf8(&digits.copied().collect::<Vec<u8>>()).ok()?.parse().ok()
@@ -147,49 +147,49 @@ pub fn number_in(text: &[u8]) -> Option<u64> {
 /// State shared by the providers' servers: which sends have arrived, and how each was failed.
 pub struct Script {
     projects: u64,
-    seen: Mutex<Seen>,
+    state: Mutex<ScriptState>,
 }
 
 #[derive(Default)]
-struct Seen {
-    met: BTreeSet<u64>,
-    injected: BTreeMap<(Kind, Carrier), u64>,
+struct ScriptState {
+    arrived: BTreeSet<u64>,
+    injected: BTreeMap<(Kind, ProviderKind), u64>,
 }
 
 impl Script {
     pub fn new(projects: u64) -> Self {
-        Self { projects, seen: Mutex::default() }
+        Self { projects, state: Mutex::default() }
     }
 
     /// Returns the fault of a request.
     pub fn fault(&self, text: &[u8]) -> Option<Fault> {
-        let sale = Sale::new(number_in(text)?, self.projects);
-        let mut seen = self.seen();
-        if !seen.met.insert(sale.number) {
+        let send = PlannedSend::new(parse_send_number(text)?, self.projects);
+        let mut state = self.state();
+        if !state.arrived.insert(send.number) {
             return None;
         }
-        let fault = sale.kind?.fault()?;
-        *seen.injected.entry((sale.kind?, sale.carrier)).or_default() += 1;
+        let fault = send.kind?.fault()?;
+        *state.injected.entry((send.kind?, send.provider)).or_default() += 1;
         Some(fault)
     }
 
     /// Like [`Self::fault`], with the codes of a mail server.
     pub fn mail_fault(&self, mail: &str) -> Option<Fault> {
-        let answer = |status, words: &str| Fault::Answer(Reply { body: words.to_owned(), ..Reply::empty(status) });
+        let answer = |status, words: &str| Fault::Respond(Reply { body: words.to_owned(), ..Reply::empty(status) });
         match self.fault(mail.as_bytes())? {
-            Fault::Answer(reply) if reply.status == 429 => Some(answer(451, "4.7.1 Busy")),
-            Fault::Answer(_) => Some(answer(421, "4.3.0 Broken")),
+            Fault::Respond(reply) if reply.status == 429 => Some(answer(451, "4.7.1 Busy")),
+            Fault::Respond(_) => Some(answer(421, "4.3.0 Broken")),
             other => Some(other),
         }
     }
 
     /// Returns how often each kind was injected, by provider.
-    pub fn injected(&self) -> BTreeMap<(Kind, Carrier), u64> {
-        self.seen().injected.clone()
+    pub fn injected(&self) -> BTreeMap<(Kind, ProviderKind), u64> {
+        self.state().injected.clone()
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, ScriptState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -200,8 +200,8 @@ pub struct Scripted<V> {
 }
 
 impl<V: Vendor> Vendor for Scripted<V> {
-    fn answer(&self, request: &Received) -> Reply {
-        self.vendor.answer(request)
+    fn respond(&self, request: &Received) -> Reply {
+        self.vendor.respond(request)
     }
 
     fn fault(&self, request: &Received) -> Option<Fault> {
@@ -218,29 +218,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_its_tenth_and_comes_to_everybody_whom_it_can() {
-        let mut count: BTreeMap<(Option<Kind>, Carrier), u64> = BTreeMap::new();
+    fn each_kind_affects_a_tenth_of_sends_at_all_its_providers() {
+        let mut count: BTreeMap<(Option<Kind>, ProviderKind), u64> = BTreeMap::new();
         for number in 0..1_000 {
-            let sale = Sale::new(number, 5);
-            *count.entry((sale.kind, sale.carrier)).or_default() += 1;
+            let send = PlannedSend::new(number, 5);
+            *count.entry((send.kind, send.provider)).or_default() += 1;
         }
         for kind in KINDS {
             let of_kind = |(_, n): (_, &u64)| *n;
             let all = count.iter().filter(|((k, _), _)| *k == Some(kind));
-            let carriers = all.clone().count();
+            let providers = all.clone().count();
             assert_eq!(all.map(of_kind).sum::<u64>(), 100, "{kind:?}");
             let expected = if matches!(kind, Kind::Leaving | Kind::WrongName) { 1 } else { 5 };
-            assert_eq!(carriers, expected, "{kind:?}");
+            assert_eq!(providers, expected, "{kind:?}");
         }
     }
 
     #[test]
-    fn a_send_is_failed_when_it_first_comes() {
+    fn send_fails_at_its_first_attempt() {
         let script = Script::new(5);
         assert!(matches!(script.fault(b"x=Sale-3.&y"), Some(Fault::Reset)));
         assert!(script.fault(b"x=Sale-3.&y").is_none());
         assert!(script.fault(b"no number").is_none() && script.fault(b"Sale-19.").is_none());
-        assert!(matches!(script.mail_fault("Subject: Sale-10.\r\n"), Some(Fault::Answer(r)) if r.status == 451));
+        assert!(matches!(script.mail_fault("Subject: Sale-10.\r\n"), Some(Fault::Respond(r)) if r.status == 451));
         assert_eq!(script.injected().values().sum::<u64>(), 2);
     }
 }

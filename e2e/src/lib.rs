@@ -6,14 +6,14 @@
 pub mod api;
 pub mod broker;
 pub mod chaos;
-pub mod drained;
+pub mod failpoint_kills;
 pub mod faults;
+pub mod inspect;
 pub mod mails;
 pub mod program;
 pub mod pushes;
-pub mod storm;
 pub mod system;
 
-pub use api::{Answer, Api};
+pub use api::{Api, ApiResponse};
 pub use program::Program;
 pub use system::{Options, System};

@@ -42,7 +42,7 @@ impl Program {
              (`make test` does)",
             path.display()
         );
-        let admin = own_address();
+        let admin = unused_address();
         env.insert("ADMIN_ADDR".into(), admin.to_string());
         Self { name, path, env, admin, log: dir.join(format!("{name}.log")), child: None }
     }
@@ -81,22 +81,22 @@ impl Program {
     /// Starts it and waits until it is ready.
     pub async fn start(&mut self) {
         self.launch();
-        self.ready().await;
+        self.wait_until_ready().await;
     }
 
     /// Waits until it is ready; panics if it ends instead.
-    pub async fn ready(&mut self) {
+    pub async fn wait_until_ready(&mut self) {
         let deadline = tokio::time::Instant::now() + READY;
         loop {
             let ready = is_ready(self.admin).await;
-            if let Some(status) = self.has_ended() {
-                panic!("{} exited during startup ({status}); the end of its log:\n{}", self.name, self.log_end());
+            if let Some(status) = self.try_exit_status() {
+                panic!("{} exited during startup ({status}); the end of its log:\n{}", self.name, self.log_tail());
             }
             if ready {
                 return;
             }
             let late = tokio::time::Instant::now() >= deadline;
-            assert!(!late, "{} is not ready; the end of its log:\n{}", self.name, self.log_end());
+            assert!(!late, "{} is not ready; the end of its log:\n{}", self.name, self.log_tail());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -107,12 +107,12 @@ impl Program {
     }
 
     /// Returns its exit status if it has ended.
-    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+    pub fn try_exit_status(&mut self) -> Option<ExitStatus> {
         self.child.as_mut()?.try_wait().expect("the state of a child")
     }
 
     /// Waits for it to end.
-    pub async fn ended(&mut self) -> ExitStatus {
+    pub async fn wait_for_exit(&mut self) -> ExitStatus {
         let mut child = self.child.take().unwrap_or_else(|| panic!("{} is not running", self.name));
         child.wait().await.expect("the end of a child")
     }
@@ -122,7 +122,7 @@ impl Program {
         let child = self.child.as_mut().unwrap_or_else(|| panic!("{} is not running", self.name));
         // It may have ended already.
         let _ = child.start_kill();
-        self.ended().await;
+        self.wait_for_exit().await;
     }
 
     /// Kills it, restarts it after a while, and waits until it is ready.
@@ -144,16 +144,16 @@ impl Program {
 
     async fn signal(&self, signal: &str) {
         let id = self.child.as_ref().and_then(Child::id).unwrap_or_else(|| panic!("{} is not running", self.name));
-        let told = Command::new("kill").args(["-s", signal, &id.to_string()]).status().await;
-        assert!(told.is_ok_and(|status| status.success()), "cannot signal {}", self.name);
+        let result = Command::new("kill").args(["-s", signal, &id.to_string()]).status().await;
+        assert!(result.is_ok_and(|status| status.success()), "cannot signal {}", self.name);
     }
 
     /// Sends SIGTERM and waits until it has drained; panics if it does not end by itself, or ends with an error.
     pub async fn stop(&mut self) {
         self.signal("TERM").await;
-        let status = tokio::time::timeout(STOP, self.ended()).await;
-        let status = status.unwrap_or_else(|_| panic!("{} did not stop in time:\n{}", self.name, self.log_end()));
-        assert!(status.success(), "{} stopped with {status}:\n{}", self.name, self.log_end());
+        let status = tokio::time::timeout(STOP, self.wait_for_exit()).await;
+        let status = status.unwrap_or_else(|_| panic!("{} did not stop in time:\n{}", self.name, self.log_tail()));
+        assert!(status.success(), "{} stopped with {status}:\n{}", self.name, self.log_tail());
     }
 
     /// Sends SIGTERM and returns the exit status; `None` if it has not ended within this time.
@@ -167,20 +167,21 @@ impl Program {
 
     /// Returns the response of `/metrics`.
     pub async fn metrics(&self) -> String {
-        self.probed("/metrics").await.1
+        self.probe("/metrics").await.1
     }
 
     /// Returns the response at a path of its probe port: status and text. Panics if there is no response.
-    pub async fn probed(&self, path: &str) -> (u16, String) {
+    pub async fn probe(&self, path: &str) -> (u16, String) {
         let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
         let answer = http.get(format!("http://{}{path}", self.admin)).send().await;
         let answer = answer.unwrap_or_else(|error| panic!("no response for {path} from {}: {error:?}", self.name));
         let status = answer.status().as_u16();
-        let text = answer.text().await.unwrap_or_else(|error| panic!("no response for {path} from {}: {error:?}", self.name));
+        let text =
+            answer.text().await.unwrap_or_else(|error| panic!("no response for {path} from {}: {error:?}", self.name));
         (status, text)
     }
 
-    pub fn log_end(&self) -> String {
+    pub fn log_tail(&self) -> String {
         const LINES: usize = 40;
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
@@ -189,19 +190,19 @@ impl Program {
 }
 
 async fn is_ready(admin: SocketAddr) -> bool {
-    let ask = async {
+    let request = async {
         let mut stream = TcpStream::connect(admin).await.ok()?;
         stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.ok()?;
         let mut head = [0; 12];
         stream.read_exact(&mut head).await.ok()?;
         Some(&head == b"HTTP/1.1 200")
     };
-    tokio::time::timeout(Duration::from_secs(3), ask).await.ok().flatten().unwrap_or(false)
+    tokio::time::timeout(Duration::from_secs(3), request).await.ok().flatten().unwrap_or(false)
 }
 
 /// Returns an address that no other process uses, or takes while its owner restarts. On Linux, a random one of the 16 million loopback
 /// addresses; elsewhere there is only one, with a port that is free now.
-pub(crate) fn own_address() -> SocketAddr {
+pub(crate) fn unused_address() -> SocketAddr {
     let [a, b, c]: [u8; 3] = rand::random();
     let own = Ipv4Addr::new(127, a.max(1), b, c.clamp(1, 254));
     let usable = std::net::TcpListener::bind((own, 0)).is_ok();

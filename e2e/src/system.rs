@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
-use crate::program::{Env, Program, own_address};
+use crate::program::{Env, Program, unused_address};
 use crate::{Api, mails};
 
 /// Fixed, so that a channel's secrets in the database of a failed test can be decrypted.
@@ -25,7 +25,7 @@ pub const MASTER_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718
 const PUSH: &str = "push";
 
 /// One system at a time per test process, so that time limits measure the product alone.
-pub(crate) static TURN: Semaphore = Semaphore::const_new(1);
+pub(crate) static SYSTEM_PERMIT: Semaphore = Semaphore::const_new(1);
 
 /// The database of the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct Options {
     /// Environment variables of all programs.
     pub env: Vec<(&'static str, String)>,
     /// Environment variables of one program, by its name.
-    pub env_of: Vec<(&'static str, &'static str, String)>,
+    pub program_env: Vec<(&'static str, &'static str, String)>,
     pub database: Database,
     /// User and password that the mailbox requires; the channel is configured with them.
     pub mail_login: Option<(&'static str, &'static str)>,
@@ -60,8 +60,8 @@ impl Options {
     }
 
     #[must_use]
-    pub fn env_of(mut self, program: &'static str, name: &'static str, value: impl ToString) -> Self {
-        self.env_of.push((program, name, value.to_string()));
+    pub fn program_env(mut self, program: &'static str, name: &'static str, value: impl ToString) -> Self {
+        self.program_env.push((program, name, value.to_string()));
         self
     }
 }
@@ -88,7 +88,7 @@ pub struct System {
     env: Env,
     dir: Option<TempDir>,
     _citus: Option<CitusDatabase>,
-    _turn: SemaphorePermit<'static>,
+    _permit: SemaphorePermit<'static>,
 }
 
 impl System {
@@ -98,7 +98,7 @@ impl System {
 
     /// Panics with the reason if a part does not start.
     pub async fn start_with(options: Options) -> Self {
-        let turn = TURN.acquire().await.expect("the semaphore is never closed");
+        let permit = SYSTEM_PERMIT.acquire().await.expect("the semaphore is never closed");
         let small = PostgresOptions { max_connections: 120, shared_buffers_mb: 32, ..PostgresOptions::for_tests() };
         let mailbox = async {
             match options.mail_login {
@@ -127,7 +127,7 @@ impl System {
         }
 
         let dir = tempfile::Builder::new().prefix("rekindle-e2e-").tempdir().expect("creating the log directory");
-        let address = own_address();
+        let address = unused_address();
         let origin = format!("http://{address}");
         let mut env: Env = [
             ("DATABASE_URL", database_url.clone()),
@@ -148,7 +148,7 @@ impl System {
         .into();
         env.extend(options.env.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         let program = |name| {
-            let own = options.env_of.iter().filter(|(program, ..)| *program == name);
+            let own = options.program_env.iter().filter(|(program, ..)| *program == name);
             let own = own.map(|(_, name, value)| ((*name).to_owned(), value.clone()));
             Program::new(name, dir.path(), env.clone().into_iter().chain(own).collect())
         };
@@ -169,10 +169,10 @@ impl System {
             env,
             dir: Some(dir),
             _citus: citus,
-            _turn: turn,
+            _permit: permit,
         };
         system.start_programs().await;
-        system.point_at_mailbox(&system.api, options.mail_login).await;
+        system.configure_mail_channel(&system.api, options.mail_login).await;
         system
     }
 
@@ -189,33 +189,33 @@ impl System {
     }
 
     /// Creates another project, without any channel.
-    pub async fn another_project(&self, name: &str) -> Api {
+    pub async fn new_project(&self, name: &str) -> Api {
         let made = provision(&self.database_url, name).await;
         let Provisioned { public_key, secret_key, .. } = made.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
         Api::new(&self.origin, &public_key, &secret_key)
     }
 
     /// Creates another process of a program, not started; `log` names its log.
-    pub fn another(&self, program: &'static str, log: &str) -> Program {
+    pub fn new_program(&self, program: &'static str, log: &str) -> Program {
         let dir = self.dir().join(log);
         std::fs::create_dir_all(&dir).expect("creating the log directory");
         Program::new(program, &dir, self.env.clone())
     }
 
     /// Creates another gateway, not started, with an address of its own, and a client for it.
-    pub fn another_gateway(&self, log: &str) -> (Program, Api) {
-        let address = own_address();
-        let mut gateway = self.another("gateway", log);
+    pub fn new_gateway(&self, log: &str) -> (Program, Api) {
+        let address = unused_address();
+        let mut gateway = self.new_program("gateway", log);
         gateway.set("GATEWAY_ADDR", address.to_string());
         (gateway, Api::new(&format!("http://{address}"), &self.api.public_key, &self.api.secret_key))
     }
 
     /// Makes another project's mail go to the mailbox too.
-    pub async fn point_channel_at_mailbox_of(&self, api: &Api) {
-        self.point_at_mailbox(api, None).await;
+    pub async fn send_mail_to_mailbox(&self, api: &Api) {
+        self.configure_mail_channel(api, None).await;
     }
 
-    async fn point_at_mailbox(&self, api: &Api, login: Option<(&str, &str)>) {
+    async fn configure_mail_channel(&self, api: &Api, login: Option<(&str, &str)>) {
         let mut channel = json!({
             "emailProvider": "SMTP", "smtpHost": "127.0.0.1", "smtpPort": self.mailbox.port(), "smtpSecurity": "none",
             "mailproviderFromEmail": "shop@rekindle.localhost", "emailFromName": "The Shop",
@@ -253,7 +253,7 @@ impl Drop for System {
     fn drop(&mut self) {
         if std::thread::panicking() {
             for program in self.programs() {
-                eprintln!("\n--- the end of the log of {}:\n{}", program.name(), program.log_end());
+                eprintln!("\n--- the end of the log of {}:\n{}", program.name(), program.log_tail());
             }
             let kept: Option<PathBuf> = self.dir.take().map(TempDir::keep);
             eprintln!("\nLogs: {}", kept.unwrap_or_default().display());

@@ -22,10 +22,10 @@ use uuid::Uuid;
 pub type Target = fn(&[u8]);
 
 pub const TARGETS: [(&str, Target); 9] = [
-    ("batch", gateway::fuzzed::batch),
-    ("key", gateway::fuzzed::key),
-    ("signature", gateway::fuzzed::signature),
-    ("body", gateway::fuzzed::body),
+    ("batch", gateway::fuzz_targets::batch),
+    ("key", gateway::fuzz_targets::key),
+    ("signature", gateway::fuzz_targets::signature),
+    ("body", gateway::fuzz_targets::body),
     ("cursor", cursor),
     ("template", template),
     ("rules", rules),
@@ -48,7 +48,7 @@ static EVENT: LazyLock<Value> =
 
 /// Pagination cursors, link tokens and trace headers. No arbitrary text is a valid link token.
 fn cursor(data: &[u8]) {
-    gateway::fuzzed::cursor(data);
+    gateway::fuzz_targets::cursor(data);
     let Ok(text) = std::str::from_utf8(data) else { return };
     assert!(link::read_unsubscribe(&KEYS, text).is_none() && link::read_preferences(&KEYS, text).is_none());
     assert!(link::read_open(&KEYS, text).is_none() && link::read_click(&KEYS, text).is_none());
@@ -80,11 +80,11 @@ fn rules(data: &[u8]) {
     let _ = rules::parse::named_segments(&value, "rules");
     let _ = rules::parse_for_event(&value, "rules");
     let Ok(rules) = rules::parse(&value, "rules") else { return };
-    let people = sql::people(PROJECT, &rules, &HashMap::new(), Timestamp::UNIX_EPOCH);
-    let statement = format!("{} {} {}", people.with, people.from, people.condition);
-    check_statement(&statement, people.params.len());
+    let query = sql::users(PROJECT, &rules, &HashMap::new(), Timestamp::UNIX_EPOCH);
+    let statement = format!("{} {} {}", query.with, query.from, query.condition);
+    check_statement(&statement, query.params.len());
     for behaviour in rules::behaviours(&rules) {
-        let stats = sql::person_stats(PROJECT, &[Uuid::nil()], behaviour, Timestamp::UNIX_EPOCH);
+        let stats = sql::user_stats(PROJECT, &[Uuid::nil()], behaviour, Timestamp::UNIX_EPOCH);
         check_statement(&stats.sql, stats.params.len());
     }
 }
@@ -93,8 +93,8 @@ fn check_statement(statement: &str, params: usize) {
     assert!(!statement.contains(';') && !statement.contains("--") && statement.is_ascii(), "{statement}");
     assert_eq!(statement.matches('\'').count() % 2, 0, "{statement}");
     assert_eq!(statement.matches('(').count(), statement.matches(')').count(), "{statement}");
-    for place in statement.split('$').skip(1) {
-        let digits: String = place.chars().take_while(char::is_ascii_digit).collect();
+    for part in statement.split('$').skip(1) {
+        let digits: String = part.chars().take_while(char::is_ascii_digit).collect();
         let number: usize = digits.parse().unwrap_or_else(|_| panic!("{statement}"));
         assert!((1..=params).contains(&number), "${number} of {params}: {statement}");
     }
@@ -121,12 +121,12 @@ fn wire(data: &[u8]) {
     let payload = Bytes::copy_from_slice(data);
     if let Ok(batch) = IngestBatch::decode_checked(payload.clone()) {
         assert_eq!(IngestBatch::decode(&batch.encode_to_vec()[..]).as_ref(), Ok(&batch));
-        batch.items.iter().for_each(read);
+        batch.items.iter().for_each(check_item);
     }
     if let Ok(batch) = EncodedBatch::decode_checked(payload.clone()) {
         for item in &batch.items {
             if let Ok(item) = IngestItem::decode(item.clone()) {
-                read(&item);
+                check_item(&item);
             }
         }
     }
@@ -135,7 +135,7 @@ fn wire(data: &[u8]) {
     }
 }
 
-fn read(item: &IngestItem) {
+fn check_item(item: &IngestItem) {
     let _ = (item.project(), item.row_id(), item.dedupe());
     if let (Ok(project), Ok(key)) = (item.project(), item.user_key()) {
         let _ = key.internal_id(project);

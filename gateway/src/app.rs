@@ -22,7 +22,7 @@ use crate::measure::Meters;
 use crate::public::docs::Docs;
 use crate::public::links::Links;
 use crate::resources::ai::provider::Ai;
-use crate::resources::inbox::Inboxes;
+use crate::resources::inbox::InboxStreams;
 use crate::resources::users::LargeSearches;
 
 /// The parts that an [`App`] is built from.
@@ -54,7 +54,7 @@ pub struct App {
     /// The pages that links in messages lead to.
     pub links: Links,
     /// Live streams of inboxes.
-    pub inboxes: Inboxes,
+    pub inbox_streams: InboxStreams,
     /// Permits to evaluate segments while a client waits.
     pub evaluations: Permits,
     /// Permits to render templates while a client waits.

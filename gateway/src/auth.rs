@@ -5,6 +5,7 @@
 //! depend on `App`.
 
 mod admission;
+mod authorization;
 mod caller;
 pub(crate) mod cookie;
 pub(crate) mod header;
@@ -18,12 +19,11 @@ pub mod passwords;
 pub mod recent_sessions;
 pub mod session;
 pub mod sign_in_queue;
-mod standing;
 mod state;
 mod watch;
 
-pub use admission::{Admission, admit, logged_in};
+pub use admission::{Admission, admit, require_session};
+pub use authorization::Authorization;
 pub use caller::Caller;
-pub use standing::Standing;
 pub use state::Auth;
-pub use watch::{begin, watch};
+pub use watch::{initial_position, watch};

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrong_values_are_refused_by_name() {
+    fn invalid_value_is_refused_with_its_name() {
         for (name, value) in [
             ("GATEWAY_ADDR", "here"),
             ("PUBLIC_BASE_URL", "ftp://x"),

@@ -6,8 +6,8 @@ use database::Connection;
 use kernel::ids::{OwnerId, ProjectId};
 
 use crate::app::App;
-use crate::auth::identity::Proof;
-use crate::auth::{Admission, Caller, Standing};
+use crate::auth::identity::IdentityVerifier;
+use crate::auth::{Admission, Authorization, Caller};
 use crate::http::error::ApiError;
 use crate::http::request::Request;
 
@@ -41,17 +41,21 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the caller's authorization, to be rechecked during a long request.
-    pub fn standing(&self) -> Option<Standing> {
-        Standing::of(&self.app.auth, self.request, self.project, &self.caller)
+    pub fn authorization(&self) -> Option<Authorization> {
+        Authorization::of(&self.app.auth, self.request, self.project, &self.caller)
     }
 
     /// Returns the check of the user IDs that the request names. It requires no proof unless the project and the key demand it.
-    pub async fn proof(&self) -> Result<Proof, ApiError> {
-        if self.caller.must_prove_identity() { self.required_proof().await } else { Ok(Proof::none()) }
+    pub async fn identity_verifier(&self) -> Result<IdentityVerifier, ApiError> {
+        if self.caller.must_prove_identity() {
+            self.required_identity_verifier().await
+        } else {
+            Ok(IdentityVerifier::none())
+        }
     }
 
-    /// Like [`Context::proof`], but requires proof from every caller.
-    pub async fn required_proof(&self) -> Result<Proof, ApiError> {
-        Proof::of(&self.app.auth, self.request, self.project).await
+    /// Like [`Context::identity_verifier`], but requires proof from every caller.
+    pub async fn required_identity_verifier(&self) -> Result<IdentityVerifier, ApiError> {
+        IdentityVerifier::for_request(&self.app.auth, self.request, self.project).await
     }
 }

@@ -14,14 +14,14 @@ use kernel::trace_context::TraceContext;
 use crate::app::App;
 use crate::context::Context;
 use crate::http::error::ApiError;
-use crate::http::request::{self, Peer, Unread};
+use crate::http::request::{self, Peer, UnreadBody};
 use crate::http::respond::{self, Reply};
 use crate::http::server::Service;
-use crate::http::stream::AnswerBody;
+use crate::http::stream::ResponseBody;
 use crate::http::{body, compress, cors, framing, request_id};
 use crate::public::{dashboard, links, sdk};
-use crate::router::{self, Access, Miss};
-use crate::routes::{self, Answering, Found, Handler, Limit, Route, Timeout};
+use crate::router::{self, Access, NoRoute};
+use crate::routes::{self, Handler, HandlerFuture, Limit, Route, RouteMatch, Timeout};
 use crate::{auth, health, traced};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -38,16 +38,16 @@ impl Service for App {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> impl Future<Output = Response<AnswerBody>> + Send {
-        answer(self, request, peer)
+    fn handle(&self, request: Request<Incoming>, peer: IpAddr) -> impl Future<Output = Response<ResponseBody>> + Send {
+        handle(self, request, peer)
     }
 }
 
 /// Responds to any request, including those that no route matches.
-async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Response<AnswerBody> {
+async fn handle(app: &App, request: Request<Incoming>, peer: IpAddr) -> Response<ResponseBody> {
     let started = Instant::now();
     let (parts, body) = request.into_parts();
-    let body = Unread::new(body);
+    let body = UnreadBody::new(body);
     let id = request_id::of(&parts.headers);
     let request_id = id.to_str().unwrap_or("");
     let found = routes::find(&parts.method, parts.uri.path());
@@ -57,27 +57,28 @@ async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Response
         is_trusted_proxy: app.config.trust_forwarded,
         is_secure: app.config.is_secure(&parts.headers),
     };
-    let asked = Asked { parts: &parts, body: &body, peer, request_id, trace: span.context(), found: &found };
-    let outcome = AssertUnwindSafe(reply(app, &asked)).catch_unwind().await;
+    let received =
+        ReceivedRequest { parts: &parts, body: &body, peer, request_id, trace: span.context(), found: &found };
+    let outcome = AssertUnwindSafe(handle_routed(app, &received)).catch_unwind().await;
     let mut reply = match outcome {
         Ok(Ok(reply)) => reply,
         Ok(Err(error)) => respond::error(&error, request_id),
         Err(_) => respond::error(&ApiError::Internal("the handler panicked".to_owned()), request_id),
     };
-    if is_refusal(&found, reply.status)
+    if is_auth_failure(&found, reply.status)
         && let Some(client) = peer.client(&parts.headers)
     {
-        let _ = app.auth.refusal_limit.take(&client);
+        let _ = app.auth.auth_failure_limit.take(&client);
     }
     if let Some(unwanted) = body.take() {
         body::discard(unwanted, &parts.headers).await;
     }
-    if is_open(&found, &parts.method, parts.uri.path()) {
+    if allows_any_origin(&found, &parts.method, parts.uri.path()) {
         cors::allow(&mut reply.headers);
     }
     compress::compress(&mut reply, &parts.headers).await;
     // After the compression, which skips responses with `no-store`.
-    protect(&mut reply, peer, &found);
+    set_security_headers(&mut reply, peer, &found);
     let pattern = found.as_ref().map_or("none", |found| found.route.pattern);
     traced::end(span, &parts.method, pattern, reply.status, request_id);
     app.meters.request(pattern, reply.status, started.elapsed());
@@ -89,7 +90,7 @@ async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Response
 }
 
 /// Keeps API responses out of caches, and clients that use TLS on TLS.
-fn protect(reply: &mut Reply, peer: Peer, found: &Result<Found<'_>, Miss>) {
+fn set_security_headers(reply: &mut Reply, peer: Peer, found: &Result<RouteMatch<'_>, NoRoute>) {
     if found.as_ref().is_ok_and(|found| !found.route.is_cacheable) {
         reply.headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     }
@@ -99,7 +100,7 @@ fn protect(reply: &mut Reply, peer: Peer, found: &Result<Found<'_>, Miss>) {
 }
 
 /// Returns whether browsers of any origin may read the response: for routes that public keys may call, errors included.
-fn is_open(found: &Result<Found<'_>, Miss>, method: &Method, path: &str) -> bool {
+fn allows_any_origin(found: &Result<RouteMatch<'_>, NoRoute>, method: &Method, path: &str) -> bool {
     match found {
         Ok(found) => found.route.access == Access::Public,
         Err(_) => *method == Method::OPTIONS && !routes::open_methods(path).is_empty(),
@@ -107,28 +108,28 @@ fn is_open(found: &Result<Found<'_>, Miss>, method: &Method, path: &str) -> bool
 }
 
 /// Returns whether a response counts as an authentication failure: 401, or 404 if the route's identifier can be guessed.
-fn is_refusal(found: &Result<Found<'_>, Miss>, status: StatusCode) -> bool {
+fn is_auth_failure(found: &Result<RouteMatch<'_>, NoRoute>, status: StatusCode) -> bool {
     let is_guessable = found.as_ref().is_ok_and(|found| found.route.is_guessable);
     status == StatusCode::UNAUTHORIZED || (is_guessable && status == StatusCode::NOT_FOUND)
 }
 
 /// A request as it arrived and its route.
-struct Asked<'a> {
+struct ReceivedRequest<'a> {
     parts: &'a http::request::Parts,
-    body: &'a Unread,
+    body: &'a UnreadBody,
     peer: Peer,
     request_id: &'a str,
     /// The trace that the request belongs to.
     trace: Option<TraceContext>,
-    found: &'a Result<Found<'a>, Miss>,
+    found: &'a Result<RouteMatch<'a>, NoRoute>,
 }
 
-async fn reply(app: &App, asked: &Asked<'_>) -> Result<Reply, ApiError> {
-    let Asked { parts, body, peer, request_id, trace, found } = *asked;
+async fn handle_routed(app: &App, received: &ReceivedRequest<'_>) -> Result<Reply, ApiError> {
+    let ReceivedRequest { parts, body, peer, request_id, trace, found } = *received;
     let received_ms = app.clock.now_ms();
     let found = match found {
         Ok(found) => *found,
-        Err(miss) => return elsewhere(app, parts, body, miss).await,
+        Err(no_route) => return handle_unrouted(app, parts, body, no_route).await,
     };
     if app.draining.load(Ordering::Relaxed) {
         return Err(ApiError::Unavailable("this gateway is stopping"));
@@ -138,10 +139,10 @@ async fn reply(app: &App, asked: &Asked<'_>) -> Result<Reply, ApiError> {
     let handler = match route.handler {
         Handler::InProject(handler) => handler,
         Handler::Outside(handler) => {
-            if route.limit == Limit::Refusals {
-                app.auth.check_refusals(&request)?;
+            if route.limit == Limit::AuthFailures {
+                app.auth.check_auth_failures(&request)?;
             }
-            return in_time(route, handler(app, &request, params)).await;
+            return with_timeout(route, handler(app, &request, params)).await;
         }
     };
     let admission = auth::admit(&app.auth, &request, route.access, found.project()).await?;
@@ -150,30 +151,35 @@ async fn reply(app: &App, asked: &Asked<'_>) -> Result<Reply, ApiError> {
             app.auth.account_limit.take(&account)?;
         }
         let context = Context::new(app, &request, admission);
-        return in_time(route, handler(&context, params)).await;
+        return with_timeout(route, handler(&context, params)).await;
     }
     let allowance = admission.allowance(&app.limits, &app.config).await;
     let context = Context::new(app, &request, admission);
     let done = match allowance.check() {
-        Ok(()) => in_time(route, handler(&context, params)).await,
+        Ok(()) => with_timeout(route, handler(&context, params)).await,
         Err(over) => Err(over),
     };
     let mut reply = done.unwrap_or_else(|error| respond::error(&error, request_id));
-    allowance.tell(&mut reply);
+    allowance.add_headers(&mut reply);
     Ok(reply)
 }
 
 /// Runs a handler with a timeout, unless the route has its own. A timeout means that the database does not respond.
-async fn in_time(route: &Route, work: Answering<'_>) -> Result<Reply, ApiError> {
+async fn with_timeout(route: &Route, work: HandlerFuture<'_>) -> Result<Reply, ApiError> {
     if route.timeout == Timeout::Own {
         return work.await;
     }
-    let silent = ApiError::Unavailable("the database did not respond in time");
-    tokio::time::timeout(HANDLER_TIMEOUT, work).await.unwrap_or(Err(silent))
+    let timed_out = ApiError::Unavailable("the database did not respond in time");
+    tokio::time::timeout(HANDLER_TIMEOUT, work).await.unwrap_or(Err(timed_out))
 }
 
 /// Handles requests without a route: probes, documentation, dashboard, message links, preflights and errors.
-async fn elsewhere(app: &App, parts: &http::request::Parts, body: &Unread, miss: &Miss) -> Result<Reply, ApiError> {
+async fn handle_unrouted(
+    app: &App,
+    parts: &http::request::Parts,
+    body: &UnreadBody,
+    no_route: &NoRoute,
+) -> Result<Reply, ApiError> {
     let path = parts.uri.path();
     let page = app.docs.at(path).or_else(|| sdk::at(path)).or_else(|| dashboard::at(path, &parts.headers));
     if page.is_some() || path == "/healthz" || path == "/readyz" {
@@ -182,17 +188,17 @@ async fn elsewhere(app: &App, parts: &http::request::Parts, body: &Unread, miss:
         }
         return match page {
             Some(page) => Ok(page),
-            None => health::answer(app, path).await,
+            None => health::handle(app, path).await,
         };
     }
-    if let Some(answered) = links::answer(app, parts, body, path).await {
-        return answered;
+    if let Some(outcome) = links::handle(app, parts, body, path).await {
+        return outcome;
     }
-    match miss {
-        Miss::Method(allow) if parts.method == Method::OPTIONS => {
+    match no_route {
+        NoRoute::MethodNotAllowed(allow) if parts.method == Method::OPTIONS => {
             Ok(cors::preflight(&routes::open_methods(path), allow))
         }
-        Miss::Method(allow) => Err(ApiError::MethodNotAllowed(allow.clone())),
-        Miss::Path => Err(ApiError::NotFound(format!("no such path; the API is under {}", router::BASE))),
+        NoRoute::MethodNotAllowed(allow) => Err(ApiError::MethodNotAllowed(allow.clone())),
+        NoRoute::UnknownPath => Err(ApiError::NotFound(format!("no such path; the API is under {}", router::BASE))),
     }
 }

@@ -15,11 +15,11 @@ pub async fn ready(app: &App) -> readiness::Verdict {
     if app.draining.load(Ordering::Relaxed) {
         return Err("the gateway is stopping");
     }
-    app.readiness.ask(&app.publisher, &app.bus, &app.store).await
+    app.readiness.check(&app.publisher, &app.bus, &app.store).await
 }
 
 /// Handles `/healthz` (the process runs) and `/readyz` (the gateway can accept requests).
-pub async fn answer(app: &App, path: &str) -> Result<Reply, ApiError> {
+pub async fn handle(app: &App, path: &str) -> Result<Reply, ApiError> {
     if path == "/readyz" {
         ready(app).await.map_err(ApiError::Unavailable)?;
         return respond::ok(&json!({ "status": "ready" }));

@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::auth::identity::{Evidence, Proof, Refusal};
+use crate::auth::identity::{IdentityError, IdentityProof, IdentityVerifier};
 use crate::context::Context;
 use crate::http::body::{self, MAX_BYTES, Media};
 use crate::http::error::{ApiError, Problem};
@@ -58,14 +58,14 @@ pub async fn track(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_bytes(Media::JsonOrText, MAX_BYTES).await?;
     let item = Item::single(utf8(&body)?)?;
     let checked = Checker::new(cx, item.sent_at)?.check(&item, Kind::Track, None).map_err(ApiError::Invalid)?;
-    let checked = prove(&cx.proof().await?, &item, checked)?;
+    let checked = check_identity(&cx.identity_verifier().await?, &item, checked)?;
     let waited = accept(cx, &checked).await?;
 
     let Content::Track { name, .. } = &checked.content else {
         return Err(ApiError::Internal("a tracked event without a body".to_owned()));
     };
     let properties = item.properties.or_else(|| serde_json::from_str("{}").ok());
-    let answer = Tracked {
+    let response = Tracked {
         id: checked.public_id,
         status: "accepted",
         event: TrackedEvent {
@@ -77,12 +77,12 @@ pub async fn track(cx: &Context<'_>) -> Result<Reply, ApiError> {
             timestamp: rfc3339(from_ms(checked.timestamp_ms)),
         },
     };
-    Ok(waited.tell(respond::accepted(&answer)?))
+    Ok(waited.add_header(respond::accepted(&response)?))
 }
 
 /// Publishes a single item and, if the client asks for it, waits until it is applied.
-async fn accept(cx: &Context<'_>, checked: &Checked<'_>) -> Result<prefer::Waited, ApiError> {
-    let wait = prefer::Wait::asked(cx)?;
+async fn accept(cx: &Context<'_>, checked: &Checked<'_>) -> Result<prefer::AppliedWait, ApiError> {
+    let wait = prefer::Wait::from_headers(cx)?;
     let mut outgoing = Outgoing::new(&cx.app.ingest.group_commit, cx.project, 1);
     outgoing.push(&checked.item())?;
     let positions = outgoing.publish(&cx.app.ingest.group_commit, cx.trace).await?;
@@ -110,18 +110,18 @@ pub async fn identify(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_bytes(Media::JsonOrText, MAX_BYTES).await?;
     let item = Item::single(utf8(&body)?)?;
     let checked = Checker::new(cx, item.sent_at)?.check(&item, Kind::Identify, None).map_err(ApiError::Invalid)?;
-    let checked = prove(&cx.proof().await?, &item, checked)?;
+    let checked = check_identity(&cx.identity_verifier().await?, &item, checked)?;
     let waited = accept(cx, &checked).await?;
 
     let (user_id, anonymous_id) = (checked.user_id.as_deref(), checked.anonymous_id.as_deref());
     let key = UserKey::of(user_id, anonymous_id)
         .ok_or_else(|| ApiError::Internal("an identified user without an id".to_owned()))?;
     let user = IdentifiedUser { id: key.internal_id(cx.project), external_id: user_id, anonymous_id };
-    Ok(waited.tell(respond::accepted(&Identified { success: true, user })?))
+    Ok(waited.add_header(respond::accepted(&Identified { success: true, user })?))
 }
 
 #[derive(Serialize)]
-struct BatchAnswer {
+struct BatchResponse {
     success: bool,
     processed: usize,
     errors: usize,
@@ -146,15 +146,15 @@ pub async fn batch(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_bytes(Media::JsonOrText, MAX_BYTES).await?;
     let batch = Batch::parse(utf8(&body)?)?;
     let checker = Checker::new(cx, batch.sent_at)?;
-    let proof = cx.proof().await?;
-    let wait = prefer::Wait::asked(cx)?;
+    let proof = cx.identity_verifier().await?;
+    let wait = prefer::Wait::from_headers(cx)?;
 
     let mut outgoing = Outgoing::new(&cx.app.ingest.group_commit, cx.project, batch.items.len());
     let mut details = Vec::new();
     for (index, item) in batch.items.iter().enumerate() {
         let checked = match batch.unreadable.get(&index) {
-            None => checker.check_of_batch(item, index).map_err(|message| (message, None)).and_then(|checked| {
-                prove(&proof, item, checked).map_err(|refusal| (refusal.message().to_owned(), Some(UNPROVEN)))
+            None => checker.check_batch_item(item, index).map_err(|message| (message, None)).and_then(|checked| {
+                check_identity(&proof, item, checked).map_err(|refusal| (refusal.message().to_owned(), Some(UNPROVEN)))
             }),
             Some(why) => Err((why.clone(), None)),
         };
@@ -168,16 +168,20 @@ pub async fn batch(cx: &Context<'_>) -> Result<Reply, ApiError> {
     cx.app.meters.accepted.increment(processed as u64);
     let waited = wait.until(cx.app, &positions).await;
 
-    let answer = BatchAnswer { success: details.is_empty(), processed, errors: details.len(), details };
-    Ok(waited.tell(respond::accepted(&answer)?))
+    let response = BatchResponse { success: details.is_empty(), processed, errors: details.len(), details };
+    Ok(waited.add_header(respond::accepted(&response)?))
 }
 
 /// Refuses an item that names a user without a required proof. Marks an item that names only an anonymous ID as unproven,
 /// because that ID may have been merged into a user.
-fn prove<'a>(proof: &Proof, item: &Item<'_>, mut checked: Checked<'a>) -> Result<Checked<'a>, Refusal> {
-    if proof.is_asked() {
+fn check_identity<'a>(
+    proof: &IdentityVerifier,
+    item: &Item<'_>,
+    mut checked: Checked<'a>,
+) -> Result<Checked<'a>, IdentityError> {
+    if proof.is_required() {
         let (user_hash, user_token) = (item.user_hash.and_then(text_of), item.user_token.and_then(text_of));
-        let evidence = Evidence { user_hash: user_hash.as_deref(), user_token: user_token.as_deref() };
+        let evidence = IdentityProof { user_hash: user_hash.as_deref(), user_token: user_token.as_deref() };
         proof.check(checked.user_id.as_deref(), evidence)?;
         checked.unproven = checked.user_id.is_none();
     }
@@ -189,11 +193,11 @@ fn utf8(body: &Bytes) -> Result<&str, ApiError> {
 }
 
 /// Returns the error for an unreadable body.
-fn unreadable(error: &serde_json::Error) -> ApiError {
-    body::refused(error)
+fn json_error(error: &serde_json::Error) -> ApiError {
+    body::parse_error(error)
 }
 
 /// Joins problems into one line, for an item of a batch.
-fn in_one_line(problems: &[Problem]) -> String {
+fn join_problems(problems: &[Problem]) -> String {
     problems.iter().map(|p| format!("{}: {}", p.field, p.message)).collect::<Vec<_>>().join("; ")
 }

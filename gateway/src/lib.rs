@@ -21,7 +21,7 @@ pub mod config;
 pub mod context;
 pub mod dispatch;
 #[cfg(fuzzing)]
-pub mod fuzzed;
+pub mod fuzz_targets;
 pub mod health;
 pub mod http;
 pub mod ingest;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use kernel::env::{EXIT_CONFIG, Env, EnvError};
 use kernel::shutdown::{self, Shutdown};
 use runtime::admin::{self, Admin};
-use runtime::startup::{self, StartError, WAITING};
+use runtime::startup::{self, NOT_CONNECTED, StartError};
 
 use gateway::config::{ADMIN_PORT, ProcessConfig};
 use gateway::{App, health, serve, start};
@@ -15,7 +15,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
 async fn main() {
-    runtime::probe::exit_if_asked(ADMIN_PORT);
+    runtime::probe::handle_arguments(ADMIN_PORT);
     let env = Env::from_process();
     let config = runtime::telemetry::start_logging(&env).and_then(|()| ProcessConfig::from_env(&env));
     match config {
@@ -25,11 +25,11 @@ async fn main() {
                 std::process::exit(error.exit_code());
             }
         }
-        Err(error) => refuse(&error),
+        Err(error) => exit_with_config_error(&error),
     }
 }
 
-fn refuse(error: &EnvError) -> ! {
+fn exit_with_config_error(error: &EnvError) -> ! {
     eprintln!("gateway: {error}");
     std::process::exit(EXIT_CONFIG)
 }
@@ -46,7 +46,7 @@ async fn run(config: ProcessConfig) -> Result<(), StartError> {
     let admin = Admin::new(metrics, move || {
         let app = for_probes.get().cloned();
         async move {
-            let app = app.ok_or(WAITING)?;
+            let app = app.ok_or(NOT_CONNECTED)?;
             health::ready(&app).await.map_err(str::to_owned)
         }
     });
@@ -61,10 +61,10 @@ async fn run(config: ProcessConfig) -> Result<(), StartError> {
     tracing::info!("serving on {addr}, metrics on {admin_addr}");
     let serving = tokio::spawn(serve(listener, app, shutdown.clone()));
     shutdown.cancelled().await;
-    match tokio::time::timeout(shutdown::DRAIN, serving).await {
-        Ok(_) => tracing::info!("every request is answered"),
-        Err(_) => tracing::warn!("some requests did not complete within {} s", shutdown::DRAIN.as_secs()),
+    match tokio::time::timeout(shutdown::DRAIN_TIMEOUT, serving).await {
+        Ok(_) => tracing::info!("all requests completed"),
+        Err(_) => tracing::warn!("some requests did not complete within {} s", shutdown::DRAIN_TIMEOUT.as_secs()),
     }
     trace::stop().await;
-    startup::outgrown()
+    startup::check_schema_supported()
 }

@@ -14,10 +14,10 @@ use metrics::{Counter, Histogram, counter, histogram};
 pub struct Meters {
     /// Items that the stream has acknowledged.
     pub accepted: Counter,
-    routes: ArcSwap<Vec<Arc<OfRoute>>>,
+    routes: ArcSwap<Vec<Arc<RouteMetrics>>>,
 }
 
-struct OfRoute {
+struct RouteMetrics {
     pattern: &'static str,
     seconds: Histogram,
     /// By status class: 1xx to 5xx.
@@ -41,15 +41,15 @@ impl Meters {
     }
 
     /// Adds a route. In a race a route may be added twice, with the same metrics.
-    fn add(&self, pattern: &'static str) -> Arc<OfRoute> {
+    fn add(&self, pattern: &'static str) -> Arc<RouteMetrics> {
         let seconds = histogram!(Metric::HttpSeconds, "route" => pattern);
-        let route = Arc::new(OfRoute { pattern, seconds, requests: Default::default() });
+        let route = Arc::new(RouteMetrics { pattern, seconds, requests: Default::default() });
         self.routes.rcu(|known| [known.as_slice(), std::slice::from_ref(&route)].concat());
         route
     }
 }
 
-impl OfRoute {
+impl RouteMetrics {
     fn count(&self, status: StatusCode, took: Duration) {
         let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
         let route = self.pattern;
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_is_looked_up_once() {
+    fn route_metrics_are_created_once() {
         let meters = Meters::default();
         for status in [202, 503, 202] {
             meters.request("/events", StatusCode::from_u16(status).unwrap(), Duration::from_millis(1));

@@ -6,35 +6,35 @@ mod segments;
 use http::Method;
 
 pub use access::Access;
-use segments::{MOST_SEGMENTS, Segments};
+use segments::{MAX_SEGMENTS, Segments};
 
 /// The base path of the API.
 pub const BASE: &str = "/api/v1";
 /// Supported methods, in the order of `Allow`.
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 /// Maximum parameters of a pattern.
-const MOST_PARAMS: usize = 2;
+const MAX_PARAMS: usize = 2;
 
 /// The values of a path's parameters, in order. Unused ones are empty.
-pub type Params<'p> = [&'p str; MOST_PARAMS];
+pub type Params<'p> = [&'p str; MAX_PARAMS];
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Miss {
+pub enum NoRoute {
     /// No pattern matches the path.
-    Path,
+    UnknownPath,
     /// The path supports other methods. Holds the value of `Allow`.
-    Method(String),
+    MethodNotAllowed(String),
 }
 
 /// The patterns, by first segment and number of further segments.
 ///
 /// They are few, so a linear search costs less than a hash. The most frequent ones come first.
 pub struct Router {
-    places: Vec<(&'static str, [Vec<Place>; MOST_SEGMENTS])>,
+    patterns: Vec<(&'static str, [Vec<PathPattern>; MAX_SEGMENTS])>,
 }
 
 /// A pattern with its methods.
-struct Place {
+struct PathPattern {
     /// The segments after the first.
     segments: Vec<Segment>,
     /// The route number of each method.
@@ -51,13 +51,13 @@ enum Segment {
 
 /// A method and a path pattern (`/users/:id`).
 #[derive(Clone, Copy)]
-pub struct Address {
+pub struct Endpoint {
     pub method: &'static str,
     pub pattern: &'static str,
 }
 
 impl Router {
-    /// Builds the router. Routes are numbered in the order of `addresses`.
+    /// Builds the router. Routes are numbered in the order of `endpoints`.
     ///
     /// Callers choose the IDs of the resources `caller_chosen_ids`: there, a parameter does not match a segment that is a literal
     /// of another pattern at the same position.
@@ -65,73 +65,76 @@ impl Router {
     /// # Panics
     ///
     /// Panics if a pattern is malformed or repeats a method.
-    pub fn new(addresses: impl IntoIterator<Item = Address>, caller_chosen_ids: &[&str]) -> Self {
-        let split =
-            |Address { method, pattern }: Address| (method, pattern.split('/').skip(1).collect::<Vec<&'static str>>());
-        let addresses: Vec<_> = addresses.into_iter().map(split).collect();
-        let mut router = Self { places: Vec::new() };
-        for (number, (method, path)) in addresses.iter().enumerate() {
+    pub fn new(endpoints: impl IntoIterator<Item = Endpoint>, caller_chosen_ids: &[&str]) -> Self {
+        let split = |Endpoint { method, pattern }: Endpoint| {
+            (method, pattern.split('/').skip(1).collect::<Vec<&'static str>>())
+        };
+        let endpoints: Vec<_> = endpoints.into_iter().map(split).collect();
+        let mut router = Self { patterns: Vec::new() };
+        for (number, (method, path)) in endpoints.iter().enumerate() {
             let params = path.iter().filter(|segment| segment.starts_with(':')).count();
-            let fits = (1..=MOST_SEGMENTS).contains(&path.len()) && params <= MOST_PARAMS;
+            let fits = (1..=MAX_SEGMENTS).contains(&path.len()) && params <= MAX_PARAMS;
             assert!(fits && !path[0].starts_with(':'), "invalid pattern: /{}", path.join("/"));
             let reserved = |at: usize| {
-                let beside = addresses.iter().filter(|(_, other)| other.len() > at && other[..at] == path[..at]);
-                beside.map(|(_, other)| other[at]).filter(|segment| !segment.starts_with(':')).collect()
+                let siblings = endpoints.iter().filter(|(_, other)| other.len() > at && other[..at] == path[..at]);
+                siblings.map(|(_, other)| other[at]).filter(|segment| !segment.starts_with(':')).collect()
             };
             let segment = |at: usize| match path[at] {
                 param if param.starts_with(':') && caller_chosen_ids.contains(&path[0]) => Segment::Param(reserved(at)),
                 param if param.starts_with(':') => Segment::Param(Vec::new()),
                 literal => Segment::Literal(literal),
             };
-            let place = router.place_of(path[0], (1..path.len()).map(segment).collect());
-            let Some(at) = METHODS.iter().position(|name| name == method) else { panic!("unsupported method: {method}") };
-            let before = place.routes[at].replace(number);
+            let pattern = router.pattern_for(path[0], (1..path.len()).map(segment).collect());
+            let Some(at) = METHODS.iter().position(|name| name == method) else {
+                panic!("unsupported method: {method}")
+            };
+            let before = pattern.routes[at].replace(number);
             assert!(before.is_none(), "{method} /{} is defined twice", path.join("/"));
-            place.allow = allow(&place.routes);
+            pattern.allow = allow(&pattern.routes);
         }
-        for places in router.places.iter_mut().flat_map(|(_, places)| places) {
+        for patterns in router.patterns.iter_mut().flat_map(|(_, patterns)| patterns) {
             // A literal segment takes precedence over a parameter, regardless of methods.
-            places.sort_by_key(|place| place.segments.iter().map(Segment::is_param).collect::<Vec<_>>());
+            patterns.sort_by_key(|pattern| pattern.segments.iter().map(Segment::is_param).collect::<Vec<_>>());
         }
         router
     }
 
     /// Returns the pattern with these segments, added if missing.
-    fn place_of(&mut self, first: &'static str, segments: Vec<Segment>) -> &mut Place {
-        let known = self.places.iter().position(|(own, _)| *own == first);
+    fn pattern_for(&mut self, first: &'static str, segments: Vec<Segment>) -> &mut PathPattern {
+        let known = self.patterns.iter().position(|(own, _)| *own == first);
         let at = known.unwrap_or_else(|| {
-            self.places.push((first, Default::default()));
-            self.places.len() - 1
+            self.patterns.push((first, Default::default()));
+            self.patterns.len() - 1
         });
-        let beside = &mut self.places[at].1[segments.len()];
-        let known = beside.iter().position(|place| place.segments == segments);
+        let siblings = &mut self.patterns[at].1[segments.len()];
+        let known = siblings.iter().position(|pattern| pattern.segments == segments);
         let at = known.unwrap_or_else(|| {
-            beside.push(Place { segments, routes: Default::default(), allow: String::new() });
-            beside.len() - 1
+            siblings.push(PathPattern { segments, routes: Default::default(), allow: String::new() });
+            siblings.len() - 1
         });
-        &mut beside[at]
+        &mut siblings[at]
     }
 
     /// Returns the route number and parameters of a path. `HEAD` is supported where `GET` is.
-    pub fn find<'p>(&self, method: &Method, path: &'p str) -> Result<(usize, Params<'p>), Miss> {
-        let segments = Segments::of(path).ok_or(Miss::Path)?;
-        let (place, params) = self.place(segments.as_slice()).ok_or(Miss::Path)?;
-        let asked = if method == Method::HEAD { "GET" } else { method.as_str() };
-        let route = METHODS.iter().position(|name| *name == asked).and_then(|at| place.routes[at]);
-        route.map(|route| (route, params)).ok_or_else(|| Miss::Method(place.allow.clone()))
+    pub fn find<'p>(&self, method: &Method, path: &'p str) -> Result<(usize, Params<'p>), NoRoute> {
+        let segments = Segments::of(path).ok_or(NoRoute::UnknownPath)?;
+        let (pattern, params) = self.find_pattern(segments.as_slice()).ok_or(NoRoute::UnknownPath)?;
+        let wanted = if method == Method::HEAD { "GET" } else { method.as_str() };
+        let route = METHODS.iter().position(|name| *name == wanted).and_then(|at| pattern.routes[at]);
+        route.map(|route| (route, params)).ok_or_else(|| NoRoute::MethodNotAllowed(pattern.allow.clone()))
     }
 
-    fn place<'p>(&self, segments: &[&'p str]) -> Option<(&Place, Params<'p>)> {
+    fn find_pattern<'p>(&self, segments: &[&'p str]) -> Option<(&PathPattern, Params<'p>)> {
         let (first, rest) = segments.split_first()?;
-        let (_, places) = self.places.iter().find(|(own, _)| own == first)?;
-        places[rest.len()].iter().find_map(|place| Some((place, place.params(rest)?)))
+        let (_, patterns) = self.patterns.iter().find(|(own, _)| own == first)?;
+        patterns[rest.len()].iter().find_map(|pattern| Some((pattern, pattern.params(rest)?)))
     }
 }
 
-impl Place {
+impl PathPattern {
     /// Returns the parameters if the segments match. `segments` has as many elements as the pattern.
     fn params<'p>(&self, segments: &[&'p str]) -> Option<Params<'p>> {
-        let mut params = [""; MOST_PARAMS];
+        let mut params = [""; MAX_PARAMS];
         let mut free = params.iter_mut();
         for (own, given) in self.segments.iter().zip(segments) {
             match own {

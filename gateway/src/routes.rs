@@ -12,10 +12,10 @@ use crate::resources::{
     projects, push_tokens, reports, segments, sessions, subscription_groups, suppressions, team, templates, users,
     webhook, webhook_endpoints,
 };
-use crate::router::{Access, Address, Miss, Params, Router};
+use crate::router::{Access, Endpoint, NoRoute, Params, Router};
 use route::{handler, routes};
 
-pub use route::{Answering, Handler, Limit, Route, Timeout};
+pub use route::{Handler, HandlerFuture, Limit, Route, Timeout};
 
 /// Resources whose IDs callers choose.
 ///
@@ -170,17 +170,20 @@ pub static ROUTES: &[Route] = routes! {
 };
 
 static ROUTER: LazyLock<Router> = LazyLock::new(|| {
-    Router::new(ROUTES.iter().map(|route| Address { method: route.method, pattern: route.pattern }), &CALLER_CHOSEN_IDS)
+    Router::new(
+        ROUTES.iter().map(|route| Endpoint { method: route.method, pattern: route.pattern }),
+        &CALLER_CHOSEN_IDS,
+    )
 });
 
 /// A matched route.
 #[derive(Clone, Copy)]
-pub struct Found<'p> {
+pub struct RouteMatch<'p> {
     pub route: &'static Route,
     pub params: Params<'p>,
 }
 
-impl<'p> Found<'p> {
+impl<'p> RouteMatch<'p> {
     /// Returns the project that the path names, if it does.
     pub fn project(&self) -> Option<&'p str> {
         self.route.names_project.then_some(self.params[0])
@@ -188,9 +191,9 @@ impl<'p> Found<'p> {
 }
 
 /// Finds the route of a method and path.
-pub fn find<'p>(method: &Method, path: &'p str) -> Result<Found<'p>, Miss> {
+pub fn find<'p>(method: &Method, path: &'p str) -> Result<RouteMatch<'p>, NoRoute> {
     let (number, params) = ROUTER.find(method, path)?;
-    Ok(Found { route: &ROUTES[number], params })
+    Ok(RouteMatch { route: &ROUTES[number], params })
 }
 
 /// Returns who may call a path with a method, or `None` if it does not support the method. For preflights.

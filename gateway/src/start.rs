@@ -23,7 +23,7 @@ use crate::measure::Meters;
 use crate::public::docs::Docs;
 use crate::public::links::Links;
 use crate::resources::ai::provider::Ai;
-use crate::resources::inbox::Inboxes;
+use crate::resources::inbox::InboxStreams;
 use crate::resources::segments::evaluate;
 use crate::resources::users::LargeSearches;
 use crate::resources::{export, rendering};
@@ -38,11 +38,11 @@ impl App {
             limits: RateLimits::start(&config, &bus.config.stream_prefix, shutdown),
             ingest: Ingest::start(&publisher, &bus.names, ingest_stream),
             imports: Imports::default(),
-            exports: Slots::new(export::AT_ONCE, export::AT_ONCE_PER_OWNER),
+            exports: Slots::new(export::MAX_CONCURRENT, export::MAX_CONCURRENT_PER_OWNER),
             links: Links::default(),
-            inboxes: Inboxes::new(config.inbox_streams, shutdown.clone()),
-            evaluations: Permits::new(evaluate::AT_ONCE, evaluate::AT_ONCE_PER_OWNER),
-            renderings: Permits::new(rendering::AT_ONCE, rendering::AT_ONCE_PER_OWNER),
+            inbox_streams: InboxStreams::new(config.inbox_streams, shutdown.clone()),
+            evaluations: Permits::new(evaluate::MAX_CONCURRENT, evaluate::MAX_CONCURRENT_PER_OWNER),
+            renderings: Permits::new(rendering::MAX_CONCURRENT, rendering::MAX_CONCURRENT_PER_OWNER),
             large_searches: LargeSearches::default(),
             ai: config.ai.clone().map(|ai| Ai::new(ai, config.replicas)).transpose()?,
             docs: Docs::new(&config.public_base_url)?,
@@ -57,9 +57,9 @@ impl App {
             clock,
             master_keys,
         });
-        let position = auth::begin(&app.auth).await;
+        let position = auth::initial_position(&app.auth).await;
         tokio::spawn(auth::watch(app.auth.clone(), app.bus.clone(), position, shutdown.clone()));
-        tokio::spawn(auth::last_used::keep_writing(app.auth.clone(), shutdown.clone()));
+        tokio::spawn(auth::last_used::run_writer(app.auth.clone(), shutdown.clone()));
         Ok(app)
     }
 }

@@ -31,17 +31,17 @@ use kernel::metric_name::Metric;
 use store_sending::campaigns::Campaign;
 use store_sending::campaigns::audience::{Slice, find_slice};
 use store_sending::campaigns::faults::{self, Fault};
-use store_sending::campaigns::occurrence::{Progress, Rows};
+use store_sending::campaigns::occurrence::{OccurrenceRows, Progress};
 use store_sending::campaigns::sending;
-use store_sending::send_chunks::campaign::Of;
+use store_sending::send_chunks::campaign::CampaignRef;
 use uuid::Uuid;
 
 pub use failures::Limits;
 use steps::Step;
-use winner::Counted;
+use winner::TestResults;
 
 use crate::App;
-use crate::tick::{Found, TickError};
+use crate::tick::{PollResult, TickError};
 
 /// Maximum campaigns checked per poll.
 const MAX_PER_POLL: i64 = 50;
@@ -59,22 +59,22 @@ const TOO_SLOW: &str = "Computing its audience or goal exceeded 1 minute several
 const INVALID: &str = "Its stored settings or segments are invalid; see the scheduler's log. Fix them, then resume it.";
 
 /// Checks the campaigns that are due.
-pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
+pub async fn tick(app: Arc<App>) -> Result<PollResult, TickError> {
     late::pause(&app).await?;
     // By the clock's current time even after a jump: `check` pauses campaigns that are due by it.
     let due = sending::due(&app.store.connection().await?, app.clock.now(), MAX_PER_PROJECT, MAX_PER_POLL).await?;
-    let (some, is_full) = (Found::of(due.len(), usize::MAX), is_full(&due));
+    let (some, is_full) = (PollResult::from_count(due.len(), usize::MAX), is_full(&due));
     let checks =
         stream::iter(due).map(|(project, id)| check_and_back_off(&app, project, id)).buffer_unordered(MAX_CONCURRENT);
     // An error of one campaign does not stop the others.
-    let and = |all: Result<Found, TickError>, one: Result<Found, TickError>| {
+    let and = |all: Result<PollResult, TickError>, one: Result<PollResult, TickError>| {
         ready(all.and_then(|found| one.map(|more| found.and(more))))
     };
-    let found = checks.fold(Ok(Found::Nothing), and).await?;
+    let found = checks.fold(Ok(PollResult::Idle), and).await?;
     Ok(match found {
         // Another scheduler is checking all of them.
-        Found::Nothing => some,
-        Found::Some if is_full => Found::More,
+        PollResult::Idle => some,
+        PollResult::Busy if is_full => PollResult::HasMore,
         found => found,
     })
 }
@@ -87,24 +87,24 @@ fn is_full(due: &[(ProjectId, Uuid)]) -> bool {
 }
 
 /// Checks one campaign. If that fails, postpones its next check, so that it delays no other campaign.
-async fn check_and_back_off(app: &App, project: ProjectId, id: Uuid) -> Result<Found, TickError> {
+async fn check_and_back_off(app: &App, project: ProjectId, id: Uuid) -> Result<PollResult, TickError> {
     match check(app, project, id).await {
-        Ok(None) => Ok(Found::Nothing),
-        Ok(Some(step)) => Ok(if step.has_more { Found::More } else { Found::Some }),
+        Ok(None) => Ok(PollResult::Idle),
+        Ok(Some(step)) => Ok(if step.has_more { PollResult::HasMore } else { PollResult::Busy }),
         Err(TickError::Store(error)) => {
             tracing::warn!(%project, campaign = %id, %error, "campaign check failed; retrying later");
             let fault = fault(&error);
             if faults::back_off(&app.store.connection().await?, project, id, fault, app.now()).await? {
                 tracing::warn!(%project, campaign = %id, "campaign paused after repeated failures");
             }
-            if fault == Fault::External { Err(error.into()) } else { Ok(Found::Some) }
+            if fault == Fault::External { Err(error.into()) } else { Ok(PollResult::Busy) }
         }
         Err(error) => Err(error),
     }
 }
 
 /// Reports messages that were cancelled after the lease of the worker that began them had expired.
-fn report_in_doubt(of: Of, count: usize) {
+fn report_in_doubt(of: CampaignRef, count: usize) {
     if count > 0 {
         tracing::warn!(project = %of.project, campaign = %of.campaign, count, "cancelled messages whose last call was never settled; they may have been sent");
         metrics::counter!(Metric::MessagesAmbiguous).increment(count as u64);
@@ -114,7 +114,7 @@ fn report_in_doubt(of: Of, count: usize) {
 
 /// Returns whether the campaign itself caused an error.
 fn fault(error: &StoreError) -> Fault {
-    if error.is_too_slow() {
+    if error.is_statement_timeout() {
         Fault::Campaign(TOO_SLOW)
     } else if error.is_unavailable() || error.is_conflict() {
         Fault::External
@@ -129,7 +129,7 @@ struct Prefetched {
     /// The next recipients.
     slice: Option<Slice>,
     /// The results of its test.
-    counted: Option<Counted>,
+    counted: Option<TestResults>,
 }
 
 /// Runs a campaign's next step. Returns `None` if no check is due or another scheduler is checking it.
@@ -139,7 +139,7 @@ async fn check(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Step>, 
         return Ok(Some(Step { has_more: true, ..Step::default() }));
     }
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    store_profiles::segments::evaluate::limit(&tx, STATEMENT_TIMEOUT).await?;
+    store_profiles::segments::evaluate::set_timeout(&tx, STATEMENT_TIMEOUT).await?;
     if !sending::try_lock(&tx, project, id).await? {
         return Ok(None);
     }
@@ -159,7 +159,7 @@ async fn check(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Step>, 
             let reason = after_jump(jumped.unwrap_or_default());
             tracing::warn!(%project, campaign = %id, reason, "campaign paused");
             let paused = (CampaignStatus::Paused, Some(reason.as_str()));
-            sending::to_state(&tx, project, id, paused, Some(now), now).await?;
+            sending::set_status(&tx, project, id, paused, Some(now), now).await?;
             Step { has_more: true, ..Step::default() }
         }
         CampaignStatus::Scheduled => steps::begin(&tx, project, &campaign, now).await?,
@@ -172,7 +172,7 @@ async fn check(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Step>, 
         }
     };
     tx.commit().await.map_err(StoreError::from)?;
-    report_in_doubt(Of { project, campaign: id }, step.in_doubt);
+    report_in_doubt(CampaignRef { project, campaign: id }, step.in_doubt);
     if step.released > 0 {
         failpoint::hit("scheduler.after_campaign_released");
         wake::wake(&app.bus, &[Queue { project, channel: campaign.channel, lane: Lane::Campaign }]).await;
@@ -191,8 +191,8 @@ async fn prefetch(
     if campaign.status != CampaignStatus::Sending || app.jumped().is_some() {
         return Ok(prefetched);
     }
-    if progress.taken {
-        let of = Rows::of(project, campaign.id, progress);
+    if progress.is_queued {
+        let of = OccurrenceRows::of(project, campaign.id, progress);
         prefetched.counted = winner::count(tx, &of, (campaign, progress), now).await?;
     } else {
         prefetched.slice = Some(find_slice(tx, project, campaign, progress, SLICE, now).await?);

@@ -26,7 +26,7 @@ use database::Store;
 use database::jumps::Jumps;
 use kernel::clock::Clock;
 use kernel::ids::ProjectId;
-use kernel::shutdown::{DRAIN, Shutdown, drained};
+use kernel::shutdown::{DRAIN_TIMEOUT, Shutdown, drained};
 use runtime::startup::{self, Connected};
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
@@ -35,7 +35,7 @@ use uuid::Uuid;
 use config::SchedulerConfig;
 use due::{dates, jumps, thaw, timers};
 use maintenance::tasks;
-use tick::failing::Failing;
+use tick::project_backoff::ProjectBackoff;
 
 /// The port of `/healthz`, `/readyz` and `/metrics`.
 pub const ADMIN_PORT: u16 = 9104;
@@ -51,9 +51,9 @@ pub struct App {
     /// Deleted automations known to have no runs left.
     without_runs: Mutex<HashSet<(ProjectId, Uuid)>>,
     /// Projects whose segments, timers and dates are backed off after failures.
-    failing_segments: Failing,
-    failing_timers: Failing,
-    failing_dates: Failing,
+    segment_backoff: ProjectBackoff,
+    timer_backoff: ProjectBackoff,
+    date_backoff: ProjectBackoff,
     jumps: Jumps,
 }
 
@@ -69,9 +69,9 @@ impl App {
             ingest_stream,
             clock,
             without_runs: Mutex::default(),
-            failing_segments: Failing::default(),
-            failing_timers: Failing::default(),
-            failing_dates: Failing::default(),
+            segment_backoff: ProjectBackoff::default(),
+            timer_backoff: ProjectBackoff::default(),
+            date_backoff: ProjectBackoff::default(),
             jumps: Jumps::default(),
         })
     }
@@ -100,5 +100,5 @@ pub async fn run(app: Arc<App>, shutdown: Shutdown) -> bool {
         tracker.spawn(tasks::repeat(task, app.clone(), shutdown.clone()));
     }
     shutdown.cancelled().await;
-    drained(&tracker, DRAIN).await
+    drained(&tracker, DRAIN_TIMEOUT).await
 }

@@ -12,8 +12,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const WORKER: Worker = Worker {
     name: "scheduler",
     admin_port: ADMIN_PORT,
-    working: "scheduler is running",
-    unfinished: "stopped before all work was finished; it is repeated after the next start",
+    started_message: "scheduler is running",
+    unfinished_message: "stopped before all work was finished; it is repeated after the next start",
 };
 
 #[tokio::main]

@@ -1,6 +1,6 @@
 //! Repeats polls until shutdown.
 
-pub mod failing;
+pub mod project_backoff;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use kernel::ids::ProjectId;
 use kernel::shutdown::Shutdown;
 
 use crate::App;
-use crate::tick::failing::Failing;
+use crate::tick::project_backoff::ProjectBackoff;
 
 /// Reason for a failed tick.
 #[derive(Debug, thiserror::Error)]
@@ -29,20 +29,20 @@ pub enum TickError {
 
 /// How much one poll found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    Nothing,
-    Some,
+pub enum PollResult {
+    Idle,
+    Busy,
     /// The maximum of one poll: there may be more.
-    More,
+    HasMore,
 }
 
-impl Found {
+impl PollResult {
     /// Compares the number of rows taken with the maximum.
-    pub fn of(taken: usize, most: usize) -> Self {
+    pub fn from_count(taken: usize, most: usize) -> Self {
         match taken {
-            0 => Self::Nothing,
-            n if n < most => Self::Some,
-            _ => Self::More,
+            0 => Self::Idle,
+            n if n < most => Self::Busy,
+            _ => Self::HasMore,
         }
     }
 
@@ -52,18 +52,18 @@ impl Found {
 
     fn pause(self, app: &App) -> Duration {
         match self {
-            Self::Nothing => app.config.idle,
-            Self::Some => app.config.busy,
-            Self::More => Duration::ZERO,
+            Self::Idle => app.config.idle,
+            Self::Busy => app.config.busy,
+            Self::HasMore => Duration::ZERO,
         }
     }
 }
 
 /// Projects in one poll. High enough for one poll to serve every project with due rows: were it lower, projects with a
 /// long backlog could fill every poll and starve the rest.
-pub const PROJECTS: i64 = 10_000;
+pub const MAX_PROJECTS: i64 = 10_000;
 /// Projects served at the same time, so that a slow one delays no other.
-const CONCURRENT: usize = 4;
+const MAX_CONCURRENT: usize = 4;
 
 /// Returns a connection for claiming due rows.
 ///
@@ -75,33 +75,33 @@ pub async fn connection(app: &App) -> Result<Connection, TickError> {
     Ok(app.store.connection().await?)
 }
 
-/// Runs `fire` for each of these projects (at most [`PROJECTS`]), a few concurrently, in order.
+/// Runs `fire` for each of these projects (at most [`MAX_PROJECTS`]), a few concurrently, in order.
 ///
 /// A project whose rows cannot be taken is logged and backed off, and delays no other. Returns an error if all
 /// attempted projects failed, or if the database or the broker is unavailable, which affects all projects.
-pub async fn each<F: Future<Output = Result<Found, TickError>>>(
-    failing: &Failing,
+pub async fn for_each_project<F: Future<Output = Result<PollResult, TickError>>>(
+    backoff: &ProjectBackoff,
     projects: Vec<ProjectId>,
     fire: impl Fn(ProjectId) -> F,
-) -> Result<Found, TickError> {
-    let all = Found::of(projects.len(), PROJECTS as usize);
+) -> Result<PollResult, TickError> {
+    let all = PollResult::from_count(projects.len(), MAX_PROJECTS as usize);
     let (mut found, mut failed) = (None, None);
-    let fired = projects.into_iter().filter(|project| !failing.rests(*project));
+    let fired = projects.into_iter().filter(|project| !backoff.is_backed_off(*project));
     let fired = fired.map(|project| {
         let firing = fire(project);
         async move { (project, firing.await) }
     });
-    let mut fired = stream::iter(fired).buffer_unordered(CONCURRENT);
+    let mut fired = stream::iter(fired).buffer_unordered(MAX_CONCURRENT);
     while let Some((project, outcome)) = fired.next().await {
         match outcome {
             Ok(more) => {
-                failing.healed(project);
+                backoff.succeeded(project);
                 found = Some(found.unwrap_or(all).and(more));
             }
             // A statement timeout concerns only this project.
-            Err(TickError::Store(error)) if error.is_too_slow() || !error.is_unavailable() => {
-                let rest = failing.failed(project, rand::random());
-                tracing::warn!(%project, %error, ?rest, "due rows of a project cannot be processed; retrying later");
+            Err(TickError::Store(error)) if error.is_statement_timeout() || !error.is_unavailable() => {
+                let delay = backoff.failed(project, rand::random());
+                tracing::warn!(%project, %error, ?delay, "due rows of a project cannot be processed; retrying later");
                 failed = Some(error);
             }
             Err(error) => return Err(error),
@@ -111,14 +111,14 @@ pub async fn each<F: Future<Output = Result<Found, TickError>>>(
         (Some(found), _) => Ok(found),
         (None, Some(error)) => Err(error.into()),
         // No projects, or all of them are backed off.
-        (None, None) => Ok(Found::Nothing),
+        (None, None) => Ok(PollResult::Idle),
     }
 }
 
 /// Ticks until shutdown. A failed tick is retried after a backoff; the first failure and every 20th after it are
 /// logged.
-pub async fn repeat<F: Future<Output = Result<Found, TickError>>>(
-    what: &'static str,
+pub async fn repeat<F: Future<Output = Result<PollResult, TickError>>>(
+    task: &'static str,
     app: Arc<App>,
     shutdown: Shutdown,
     tick: impl Fn(Arc<App>) -> F,
@@ -133,7 +133,7 @@ pub async fn repeat<F: Future<Output = Result<Found, TickError>>>(
             Err(error) => {
                 failures += 1;
                 if failures % 20 == 1 {
-                    tracing::warn!(what, %error, "tick failed; retrying");
+                    tracing::warn!(task, %error, "tick failed; retrying");
                 }
                 Backoff::CONNECT.delay(failures, rand::random())
             }
@@ -154,9 +154,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_look_means_that_there_is_more() {
-        assert_eq!([Found::of(0, 5), Found::of(4, 5), Found::of(5, 5)], [Found::Nothing, Found::Some, Found::More]);
-        assert_eq!(Found::Nothing.and(Found::More).and(Found::Some), Found::More);
+    fn full_poll_has_more() {
+        assert_eq!(
+            [PollResult::from_count(0, 5), PollResult::from_count(4, 5), PollResult::from_count(5, 5)],
+            [PollResult::Idle, PollResult::Busy, PollResult::HasMore]
+        );
+        assert_eq!(PollResult::Idle.and(PollResult::HasMore).and(PollResult::Busy), PollResult::HasMore);
     }
 
     fn corrupt() -> TickError {
@@ -164,23 +167,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_project_that_fails_holds_up_none_of_the_others() {
+    async fn failing_project_delays_no_other() {
         let [one, two, three] = [1, 2, 3].map(|n| ProjectId(Uuid::from_u128(n)));
-        let (failing, fired) = (Failing::default(), RefCell::new(Vec::new()));
+        let (backoff, fired) = (ProjectBackoff::default(), RefCell::new(Vec::new()));
         let fire = |project| {
             fired.borrow_mut().push(project);
-            std::future::ready(if project == two { Err(corrupt()) } else { Ok(Found::Some) })
+            std::future::ready(if project == two { Err(corrupt()) } else { Ok(PollResult::Busy) })
         };
         let all = vec![one, two, three];
-        assert_eq!(each(&failing, all.clone(), &fire).await.unwrap(), Found::Some);
+        assert_eq!(for_each_project(&backoff, all.clone(), &fire).await.unwrap(), PollResult::Busy);
         // It is backed off, and so is not tried at once.
-        assert_eq!(each(&failing, all, &fire).await.unwrap(), Found::Some);
+        assert_eq!(for_each_project(&backoff, all, &fire).await.unwrap(), PollResult::Busy);
         assert_eq!(*fired.borrow(), [one, two, three, one, three]);
-        assert_eq!(each(&failing, vec![two], &fire).await.unwrap(), Found::Nothing);
+        assert_eq!(for_each_project(&backoff, vec![two], &fire).await.unwrap(), PollResult::Idle);
     }
 
     #[tokio::test]
-    async fn a_project_that_hangs_holds_up_none_of_the_others() {
+    async fn hanging_project_delays_no_other() {
         let projects: Vec<ProjectId> = (0..9).map(|n| ProjectId(Uuid::from_u128(n))).collect();
         let others = tokio::sync::Semaphore::new(0);
         let fire = async |project: ProjectId| {
@@ -190,36 +193,36 @@ mod tests {
             } else {
                 others.add_permits(1);
             }
-            Ok(Found::Some)
+            Ok(PollResult::Busy)
         };
-        let failing = Failing::default();
-        let all = each(&failing, projects, fire);
+        let backoff = ProjectBackoff::default();
+        let all = for_each_project(&backoff, projects, fire);
         let found = tokio::time::timeout(Duration::from_secs(10), all).await.expect("no project is delayed");
-        assert_eq!(found.unwrap(), Found::Some);
+        assert_eq!(found.unwrap(), PollResult::Busy);
     }
 
     #[tokio::test]
-    async fn where_all_fail_or_the_database_is_away_the_tick_fails() {
+    async fn tick_fails_if_all_projects_fail_or_database_is_unavailable() {
         let [one, two] = [1, 2].map(|n| ProjectId(Uuid::from_u128(n)));
         let all = || vec![one, two];
-        let error = each(&Failing::default(), all(), |_| std::future::ready(Err(corrupt()))).await;
+        let error = for_each_project(&ProjectBackoff::default(), all(), |_| std::future::ready(Err(corrupt()))).await;
         assert!(matches!(error, Err(TickError::Store(StoreError::Corrupt(_)))), "{error:?}");
-        let (failing, tried) = (Failing::default(), RefCell::new(0));
-        let away = |_| {
+        let (backoff, tried) = (ProjectBackoff::default(), RefCell::new(0));
+        let unavailable = |_| {
             *tried.borrow_mut() += 1;
             std::future::ready(Err(StoreError::Unavailable("on purpose".to_owned()).into()))
         };
-        assert!(each(&failing, all(), away).await.is_err());
-        assert!(*tried.borrow() <= CONCURRENT && !failing.rests(one));
-        assert_eq!(each(&failing, Vec::new(), away).await.unwrap(), Found::Nothing);
+        assert!(for_each_project(&backoff, all(), unavailable).await.is_err());
+        assert!(*tried.borrow() <= MAX_CONCURRENT && !backoff.is_backed_off(one));
+        assert_eq!(for_each_project(&backoff, Vec::new(), unavailable).await.unwrap(), PollResult::Idle);
     }
 
     #[tokio::test]
-    async fn a_full_look_of_which_something_came_means_that_there_is_more() {
-        let projects = (0..PROJECTS as u128).map(|n| ProjectId(Uuid::from_u128(n))).collect();
+    async fn full_poll_with_a_failure_has_more() {
+        let projects = (0..MAX_PROJECTS as u128).map(|n| ProjectId(Uuid::from_u128(n))).collect();
         let fire = |project: ProjectId| {
-            std::future::ready(if project.0.is_nil() { Err(corrupt()) } else { Ok(Found::Nothing) })
+            std::future::ready(if project.0.is_nil() { Err(corrupt()) } else { Ok(PollResult::Idle) })
         };
-        assert_eq!(each(&Failing::default(), projects, fire).await.unwrap(), Found::More);
+        assert_eq!(for_each_project(&ProjectBackoff::default(), projects, fire).await.unwrap(), PollResult::HasMore);
     }
 }

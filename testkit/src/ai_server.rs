@@ -21,7 +21,7 @@ pub struct AiRequest {
 }
 
 /// The response to the next request.
-enum Answer {
+enum QueuedResponse {
     /// Status and body.
     Body(u16, String),
     Silence,
@@ -29,7 +29,7 @@ enum Answer {
 
 #[derive(Default)]
 struct State {
-    answers: VecDeque<Answer>,
+    responses: VecDeque<QueuedResponse>,
     requests: Vec<AiRequest>,
 }
 
@@ -48,7 +48,7 @@ impl TestAi {
         let shared = state.clone();
         let serving = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(answer(stream, shared.clone()));
+                tokio::spawn(serve(stream, shared.clone()));
             }
         });
         Self { address, state, serving }
@@ -60,19 +60,19 @@ impl TestAi {
     }
 
     /// Answers the next request with a completion that has this content.
-    pub fn says(&self, content: &str) {
+    pub fn respond_with_completion(&self, content: &str) {
         let message = json!({ "role": "assistant", "content": content });
-        self.answers(200, &json!({ "choices": [{ "index": 0, "message": message }] }).to_string());
+        self.respond_with(200, &json!({ "choices": [{ "index": 0, "message": message }] }).to_string());
     }
 
     /// Answers the next request with this status and body.
-    pub fn answers(&self, status: u16, body: &str) {
-        self.lock().answers.push_back(Answer::Body(status, body.to_owned()));
+    pub fn respond_with(&self, status: u16, body: &str) {
+        self.lock().responses.push_back(QueuedResponse::Body(status, body.to_owned()));
     }
 
     /// Never answers the next request.
-    pub fn falls_silent(&self) {
-        self.lock().answers.push_back(Answer::Silence);
+    pub fn never_respond(&self) {
+        self.lock().responses.push_back(QueuedResponse::Silence);
     }
 
     pub fn requests(&self) -> Vec<AiRequest> {
@@ -91,16 +91,16 @@ impl Drop for TestAi {
 }
 
 /// Answers one request per connection.
-async fn answer(mut stream: TcpStream, state: Arc<Mutex<State>>) {
+async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     let Some(request) = read(&mut stream).await else { return };
-    let answer = {
+    let response = {
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         state.requests.push(request);
-        state.answers.pop_front()
+        state.responses.pop_front()
     };
-    let (status, body) = match answer {
-        Some(Answer::Body(status, body)) => (status, body),
-        Some(Answer::Silence) => return std::future::pending().await,
+    let (status, body) = match response {
+        Some(QueuedResponse::Body(status, body)) => (status, body),
+        Some(QueuedResponse::Silence) => return std::future::pending().await,
         None => (500, json!({ "error": { "message": "the test queued no response" } }).to_string()),
     };
     let head = format!(

@@ -19,7 +19,7 @@ pub struct ApnsService {
     /// The signing key that the team downloaded, as PEM.
     pub key_file: String,
     public: Vec<u8>,
-    taken: Mutex<Vec<Value>>,
+    accepted: Mutex<Vec<Value>>,
 }
 
 impl ApnsService {
@@ -33,13 +33,13 @@ impl ApnsService {
             topic: topic.to_owned(),
             key_file: format!("-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n"),
             public: key.public_key().to_sec1_bytes().to_vec(),
-            taken: Mutex::default(),
+            accepted: Mutex::default(),
         }
     }
 
     /// Returns the accepted payloads, each with its `token` and its `collapseId`.
-    pub fn taken(&self) -> Vec<Value> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn accepted(&self) -> Vec<Value> {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn refusal_of_caller(&self, request: &Received) -> Option<&'static str> {
@@ -78,7 +78,7 @@ fn refused(status: u16, reason: &str) -> Reply {
 }
 
 impl Vendor for ApnsService {
-    fn answer(&self, request: &Received) -> Reply {
+    fn respond(&self, request: &Received) -> Reply {
         if !request.http2 || request.method != http::Method::POST {
             return refused(405, "MethodNotAllowed");
         }
@@ -96,10 +96,10 @@ impl Vendor for ApnsService {
         if !device.starts_with("aa") {
             return refused(400, "BadDeviceToken");
         }
-        let mut taken = request.json();
-        taken["token"] = device.into();
-        taken["collapseId"] = request.header("apns-collapse-id").into();
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).push(taken);
+        let mut accepted = request.json();
+        accepted["token"] = device.into();
+        accepted["collapseId"] = request.header("apns-collapse-id").into();
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).push(accepted);
         Reply::empty(200).with("apns-id", request.header("apns-id").to_uppercase())
     }
 }

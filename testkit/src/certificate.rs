@@ -28,7 +28,7 @@ impl Certificate {
     }
 
     /// Creates a certificate that may also sign others, as the simplest recipes do.
-    pub fn of_an_authority(name: &str) -> Self {
+    pub fn for_ca(name: &str) -> Self {
         Self::make(name, IsCa::Ca(BasicConstraints::Unconstrained))
     }
 
@@ -61,7 +61,7 @@ impl Certificate {
     }
 
     /// Adds the other certificate to this one's CA file.
-    pub(crate) fn trust_too(&self, other: &Self) {
+    pub(crate) fn trust_also(&self, other: &Self) {
         let pem = must("reading a certificate", std::fs::read(&other.file));
         let opened = std::fs::OpenOptions::new().append(true).open(&self.file);
         must("writing a certificate", must("writing a certificate", opened).write_all(&pem));

@@ -23,7 +23,7 @@ pub struct CitusDatabase {
 
 impl CitusDatabase {
     /// Whether a Citus cluster is configured.
-    pub fn is_given() -> bool {
+    pub fn is_configured() -> bool {
         std::env::var(SERVERS).is_ok()
     }
 

@@ -7,18 +7,18 @@ use local_servers::PostgresServer;
 use tokio_postgres::Client;
 
 use crate::session::{connect, described};
-use crate::{CitusDatabase, background, must, place, random_name, servers};
+use crate::{CitusDatabase, background, must, random_name, servers, test_dir};
 
 /// A new, migrated database; dropped with this value. On Citus, if configured (docs/operate/citus.md).
 #[derive(Debug)]
 pub struct TestDatabase {
     url: String,
     /// Dropped with this value.
-    _made: Made,
+    _backing: Backing,
 }
 
 #[derive(Debug)]
-enum Made {
+enum Backing {
     Local(#[expect(dead_code, reason = "it is dropped")] LocalDatabase),
     Citus(#[expect(dead_code, reason = "it is dropped")] CitusDatabase),
 }
@@ -32,9 +32,9 @@ struct LocalDatabase {
 impl TestDatabase {
     /// Creates a database. Panics with the reason if PostgreSQL is unavailable.
     pub async fn create() -> Self {
-        if CitusDatabase::is_given() {
-            let made = CitusDatabase::create().await;
-            return Self { url: made.url(), _made: Made::Citus(made) };
+        if CitusDatabase::is_configured() {
+            let citus = CitusDatabase::create().await;
+            return Self { url: citus.url(), _backing: Backing::Citus(citus) };
         }
         let server = servers::postgres().await;
         let template = must("migrating the template database", template(server).await);
@@ -50,7 +50,7 @@ impl TestDatabase {
         let name = format!("test_{}", random_name());
         let created = run(server, &format!("CREATE DATABASE {name}{suffix}")).await;
         must("creating a test's database", created);
-        Self { url: server.url(&name), _made: Made::Local(LocalDatabase { server, name }) }
+        Self { url: server.url(&name), _backing: Backing::Local(LocalDatabase { server, name }) }
     }
 
     pub fn url(&self) -> &str {
@@ -89,7 +89,7 @@ async fn template(server: &PostgresServer) -> anyhow::Result<String> {
     let clock = Clock::system();
     let checksums: String = migrate::MIGRATIONS.iter().map(migrate::Migration::checksum).collect();
     let name = format!("template_{:08x}_{}", fnv(checksums.as_bytes()), clock.now_ms() / 86_400_000);
-    let _lock = place::lock("template").await;
+    let _lock = test_dir::lock("template").await;
     let client = connect(&server.url("postgres")).await?;
     if client.query_opt("SELECT 1 FROM pg_database WHERE datname = $1", &[&name]).await?.is_some() {
         return Ok(name);

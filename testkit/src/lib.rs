@@ -18,7 +18,6 @@ mod mailbox;
 pub mod markup;
 mod nats;
 mod otlp_receiver;
-mod place;
 mod private;
 mod provider_server;
 mod push_gateway;
@@ -30,6 +29,7 @@ mod session;
 mod sms_service;
 mod smtp_service;
 pub mod sources;
+mod test_dir;
 mod web_push_service;
 
 pub use ai_server::{AiRequest, TestAi};

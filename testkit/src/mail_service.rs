@@ -12,11 +12,11 @@ use crate::provider_server::{Received, Reply, Vendor};
 pub struct MailService {
     api_key: String,
     domain: String,
-    taken: Mutex<Taken>,
+    accepted: Mutex<Accepted>,
 }
 
 #[derive(Default)]
-struct Taken {
+struct Accepted {
     mails: Vec<Value>,
     /// The request and the returned ID, by idempotency key.
     keys: HashMap<String, (Bytes, String)>,
@@ -24,12 +24,12 @@ struct Taken {
 
 impl MailService {
     pub fn new(api_key: &str, domain: &str) -> Self {
-        Self { api_key: api_key.to_owned(), domain: domain.to_owned(), taken: Mutex::default() }
+        Self { api_key: api_key.to_owned(), domain: domain.to_owned(), accepted: Mutex::default() }
     }
 
     /// Returns every accepted mail, once each.
     pub fn mails(&self) -> Vec<Value> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).mails.clone()
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).mails.clone()
     }
 
     fn problem(mail: &Value) -> Option<&'static str> {
@@ -50,45 +50,45 @@ impl MailService {
     }
 }
 
-fn refused(status: u16, name: &str, message: &str) -> Reply {
+fn rejected(status: u16, name: &str, message: &str) -> Reply {
     Reply::json(status, &json!({ "statusCode": status, "name": name, "message": message }))
 }
 
 impl Vendor for MailService {
-    fn answer(&self, request: &Received) -> Reply {
+    fn respond(&self, request: &Received) -> Reply {
         if (request.method.as_str(), request.path.as_str()) != ("POST", "/emails") {
-            return refused(404, "not_found", "The requested endpoint does not exist");
+            return rejected(404, "not_found", "The requested endpoint does not exist");
         }
         match request.header("authorization").strip_prefix("Bearer ") {
-            None => return refused(401, "missing_api_key", "Missing API key in the authorization header"),
-            Some(key) if key != self.api_key => return refused(403, "invalid_api_key", "API key is invalid"),
+            None => return rejected(401, "missing_api_key", "Missing API key in the authorization header"),
+            Some(key) if key != self.api_key => return rejected(403, "invalid_api_key", "API key is invalid"),
             Some(_) => {}
         }
         if request.header("content-type") != "application/json" {
-            return refused(422, "invalid_parameter", "The body is not JSON");
+            return rejected(422, "invalid_parameter", "The body is not JSON");
         }
         let mail = request.json();
         if !mail["from"].as_str().unwrap_or("").trim_end_matches('>').ends_with(&format!("@{}", self.domain)) {
-            return refused(403, "validation_error", "The domain is not verified");
+            return rejected(403, "validation_error", "The domain is not verified");
         }
         if let Some(problem) = Self::problem(&mail) {
-            return refused(422, "invalid_parameter", problem);
+            return rejected(422, "invalid_parameter", problem);
         }
         let key = request.header("idempotency-key").to_owned();
         if !(1..=256).contains(&key.len()) {
-            return refused(400, "invalid_idempotency_key", "The key must be between 1 and 256 chars");
+            return rejected(400, "invalid_idempotency_key", "The key must be between 1 and 256 chars");
         }
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((body, id)) = taken.keys.get(&key) {
+        let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((body, id)) = accepted.keys.get(&key) {
             return if *body == request.body {
                 Reply::json(200, &json!({ "id": id }))
             } else {
-                refused(409, "invalid_idempotent_request", "Same idempotency key used with a different payload")
+                rejected(409, "invalid_idempotent_request", "Same idempotency key used with a different payload")
             };
         }
-        let id = format!("mail-{}", taken.mails.len() + 1);
-        taken.mails.push(mail);
-        taken.keys.insert(key, (request.body.clone(), id.clone()));
+        let id = format!("mail-{}", accepted.mails.len() + 1);
+        accepted.mails.push(mail);
+        accepted.keys.insert(key, (request.body.clone(), id.clone()));
         Reply::json(200, &json!({ "id": id }))
     }
 }

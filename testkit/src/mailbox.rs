@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_unfolded_and_their_names_have_no_case() {
+    fn headers_are_unfolded_and_names_are_case_insensitive() {
         let raw =
             b"Return-Path: <a@b>\r\nDelivered-To: c@d\r\nDelivered-To: e@f\r\nsubject: one\r\n two\r\n\r\nbody: x\r\n";
         let mail = Mail { path: PathBuf::new(), raw: raw.to_vec() };

@@ -54,13 +54,13 @@ pub struct Tag {
 
 /// A page: its tags in order, all text between them, and its comments.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct Page {
     pub tags: Vec<Tag>,
     pub text: String,
     pub comments: Vec<String>,
 }
 
-impl Seen {
+impl Page {
     /// Returns the tags with the names of their attributes: the page's structure, without its texts.
     pub fn shape(&self) -> Vec<(&str, Vec<&str>)> {
         let mut all = Vec::new();
@@ -72,20 +72,20 @@ impl Seen {
 }
 
 #[derive(Default)]
-struct Sink(RefCell<Seen>);
+struct Sink(RefCell<Page>);
 
 impl TokenSink for Sink {
     type Handle = ();
 
     fn process_token(&self, token: Token, _: u64) -> TokenSinkResult<()> {
-        let mut seen = self.0.borrow_mut();
+        let mut page = self.0.borrow_mut();
         match token {
             Token::TagToken(tag) => {
                 let attributes = tag.attrs.iter().map(|a| (a.name.local.to_string(), a.value.to_string())).collect();
-                seen.tags.push(Tag { name: tag.name.to_string(), attributes });
+                page.tags.push(Tag { name: tag.name.to_string(), attributes });
             }
-            Token::CharacterTokens(text) => seen.text.push_str(&text),
-            Token::CommentToken(text) => seen.comments.push(text.to_string()),
+            Token::CharacterTokens(text) => page.text.push_str(&text),
+            Token::CommentToken(text) => page.comments.push(text.to_string()),
             _ => {}
         }
         TokenSinkResult::Continue
@@ -93,14 +93,14 @@ impl TokenSink for Sink {
 }
 
 /// Tokenizes a page as a browser does. Panics on a comment, because our pages contain none.
-pub fn seen(html: &str) -> Seen {
-    let seen = seen_with_comments(html);
-    assert!(seen.comments.is_empty(), "comments: {:?}", seen.comments);
-    seen
+pub fn tokenize(html: &str) -> Page {
+    let page = tokenize_with_comments(html);
+    assert!(page.comments.is_empty(), "comments: {:?}", page.comments);
+    page
 }
 
-/// Like [`seen`], for pages that may contain comments, such as mails with parts for one mail client.
-pub fn seen_with_comments(html: &str) -> Seen {
+/// Like [`tokenize`], for pages that may contain comments, such as mails with parts for one mail client.
+pub fn tokenize_with_comments(html: &str) -> Page {
     let input = BufferQueue::default();
     input.push_back(StrTendril::from(html));
     let tokenizer = Tokenizer::new(Sink::default(), TokenizerOpts::default());

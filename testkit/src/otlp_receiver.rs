@@ -55,7 +55,7 @@ impl OtlpReceiver {
 }
 
 impl Vendor for OtlpReceiver {
-    fn answer(&self, request: &Received) -> Reply {
+    fn respond(&self, request: &Received) -> Reply {
         if request.path != "/v1/traces" || request.header("content-type") != "application/x-protobuf" {
             return Reply::empty(404);
         }

@@ -18,7 +18,7 @@ pub use postfix::PrivatePostfix;
 pub use postgres::PrivatePostgres;
 pub use redis::PrivateRedis;
 
-use crate::{background, must, place, random_name, servers};
+use crate::{background, must, random_name, servers, test_dir};
 
 /// The directory of a server. Dropping it removes the server and its data.
 #[derive(Debug)]
@@ -26,11 +26,11 @@ struct PrivateDir(PathBuf);
 
 impl PrivateDir {
     fn create(server: &str) -> Self {
-        Self::at(place::root().join("private").join(format!("{server}-{}", random_name())))
+        Self::at(test_dir::root().join("private").join(format!("{server}-{}", random_name())))
     }
 
     /// Creates a directory that the server's own user can enter, even if that user cannot enter this project's directory.
-    fn elsewhere(server: &str) -> Self {
+    fn in_temp_dir(server: &str) -> Self {
         Self::at(std::env::temp_dir().join(format!("rekindle-{server}-{}", random_name())))
     }
 

@@ -83,7 +83,7 @@ impl Reply {
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// Responds with this, without processing the request.
-    Answer(Reply),
+    Respond(Reply),
     /// Processes the request and never responds.
     Hang,
     /// Processes the request, then breaks the connection (over HTTP/2, the stream) instead of responding.
@@ -100,7 +100,7 @@ pub enum Fault {
 
 /// The behavior of a vendor's service.
 pub trait Vendor: Send + Sync + 'static {
-    fn answer(&self, request: &Received) -> Reply;
+    fn respond(&self, request: &Received) -> Reply;
 
     /// Returns a request's fault. Those of [`ProviderServer::fail_next`] take precedence.
     fn fault(&self, _request: &Received) -> Option<Fault> {
@@ -114,7 +114,7 @@ pub trait Vendor: Send + Sync + 'static {
 }
 
 impl<F: Fn(&Received) -> Reply + Send + Sync + 'static> Vendor for F {
-    fn answer(&self, request: &Received) -> Reply {
+    fn respond(&self, request: &Received) -> Reply {
         self(request)
     }
 }
@@ -148,16 +148,16 @@ impl<V: Vendor> ProviderServer<V> {
         Self::listen(vendor, Some(Certificate::for_name(name)), None).await
     }
 
-    /// Like [`ProviderServer::start_tls`], but until [`ProviderServer::mend_name`] with a certificate for another name, whose authority is
+    /// Like [`ProviderServer::start_tls`], but until [`ProviderServer::use_correct_certificate`] with a certificate for another name, whose authority is
     /// trusted too.
     pub async fn start_misnamed(vendor: V, name: &str, wrong: &str) -> Self {
         let (right, wrong) = (Certificate::for_name(name), Certificate::for_name(wrong));
-        right.trust_too(&wrong);
+        right.trust_also(&wrong);
         Self::listen(vendor, Some(right), Some(wrong.acceptor())).await
     }
 
     /// New connections get the correct certificate.
-    pub fn mend_name(&self) {
+    pub fn use_correct_certificate(&self) {
         *locked(&self.presented) = self.certificate.as_ref().map(Certificate::acceptor);
     }
 
@@ -228,24 +228,27 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 async fn serve<V: Vendor>(stream: TcpStream, served: Arc<Served<V>>, acceptor: Option<TlsAcceptor>) {
     match acceptor {
-        None => converse(stream, served).await,
+        None => serve_connection(stream, served).await,
         Some(acceptor) => {
             if let Ok(stream) = acceptor.accept(stream).await {
-                converse(stream, served).await;
+                serve_connection(stream, served).await;
             }
         }
     }
 }
 
 /// Serves one connection to its end. Its errors are ignored: the test checks the outcome.
-async fn converse<V: Vendor>(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, served: Arc<Served<V>>) {
+async fn serve_connection<V: Vendor>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    served: Arc<Served<V>>,
+) {
     let leaving = Arc::new(Notify::new());
-    let said = leaving.clone();
-    let service = service_fn(move |request| answer(served.clone(), request, said.clone()));
+    let notify = leaving.clone();
+    let service = service_fn(move |request| respond(served.clone(), request, notify.clone()));
     let mut server = auto::Builder::new(TokioExecutor::new());
     server.http2().max_concurrent_streams(STREAMS);
-    let mut kept = Kept(Arc::new(Mutex::new(stream)));
-    let mut connection = pin!(server.serve_connection(TokioIo::new(kept.clone()), service));
+    let mut shared = SharedConnection(Arc::new(Mutex::new(stream)));
+    let mut connection = pin!(server.serve_connection(TokioIo::new(shared.clone()), service));
     tokio::select! {
         _ = connection.as_mut() => {}
         () = leaving.notified() => {
@@ -253,27 +256,27 @@ async fn converse<V: Vendor>(stream: impl AsyncRead + AsyncWrite + Unpin + Send 
             let _ = connection.await;
             // Closing the connection while the client still writes would reset it. The client would lose responses that it has not read,
             // and the outcome of those calls would be unknown.
-            let _ = tokio::time::timeout(LINGER, tokio::io::copy(&mut kept, &mut tokio::io::sink())).await;
+            let _ = tokio::time::timeout(LINGER, tokio::io::copy(&mut shared, &mut tokio::io::sink())).await;
         }
     }
 }
 
 /// A shared connection, which stays open when the HTTP server drops its copy.
-struct Kept<S>(Arc<Mutex<S>>);
+struct SharedConnection<S>(Arc<Mutex<S>>);
 
-impl<S> Clone for Kept<S> {
+impl<S> Clone for SharedConnection<S> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Kept<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for SharedConnection<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut *locked(&self.0)).poll_read(cx, into)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Kept<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for SharedConnection<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut *locked(&self.0)).poll_write(cx, bytes)
     }
@@ -288,13 +291,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Kept<S> {
 }
 
 type Body = BoxBody<Bytes, Infallible>;
-type Broken = Box<dyn Error + Send + Sync>;
+type AbortError = Box<dyn Error + Send + Sync>;
 
-async fn answer<V: Vendor>(
+async fn respond<V: Vendor>(
     served: Arc<Served<V>>,
     request: Request<Incoming>,
     leaving: Arc<Notify>,
-) -> Result<Response<Body>, Broken> {
+) -> Result<Response<Body>, AbortError> {
     let (parts, body) = request.into_parts();
     let received = Received {
         http2: parts.version == http::Version::HTTP_2,
@@ -303,13 +306,13 @@ async fn answer<V: Vendor>(
         headers: parts.headers,
         body: body.collect().await?.to_bytes(),
     };
-    let asked_for = locked(&served.faults).pop_front();
-    let fault = asked_for.or_else(|| served.vendor.fault(&received));
+    let queued = locked(&served.faults).pop_front();
+    let fault = queued.or_else(|| served.vendor.fault(&received));
     if served.vendor.keeps_requests() {
         locked(&served.received).push(received.clone());
     }
     match fault {
-        Some(Fault::Answer(reply)) => return response(reply, None),
+        Some(Fault::Respond(reply)) => return response(reply, None),
         Some(Fault::Lost) => return Err("lost on purpose".into()),
         Some(Fault::GoAway) => {
             leaving.notify_one();
@@ -318,7 +321,7 @@ async fn answer<V: Vendor>(
         }
         _ => {}
     }
-    let reply = served.vendor.answer(&received);
+    let reply = served.vendor.respond(&received);
     match fault {
         Some(Fault::Hang) => std::future::pending().await,
         Some(Fault::Reset) => Err("reset on purpose".into()),
@@ -331,7 +334,7 @@ async fn answer<V: Vendor>(
     }
 }
 
-fn response(reply: Reply, megabytes: Option<usize>) -> Result<Response<Body>, Broken> {
+fn response(reply: Reply, megabytes: Option<usize>) -> Result<Response<Body>, AbortError> {
     let mut response = Response::builder().status(StatusCode::from_u16(reply.status)?);
     for (name, value) in &reply.headers {
         response = response.header(*name, value);

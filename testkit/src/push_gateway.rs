@@ -25,7 +25,7 @@ pub struct PushGateway {
 #[derive(Default)]
 struct State {
     granted: usize,
-    taken: Vec<Value>,
+    accepted: Vec<Value>,
 }
 
 impl PushGateway {
@@ -55,8 +55,8 @@ impl PushGateway {
     }
 
     /// Returns the accepted messages of both APIs.
-    pub fn taken(&self) -> Vec<Value> {
-        self.state().taken.clone()
+    pub fn accepted(&self) -> Vec<Value> {
+        self.state().accepted.clone()
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -64,21 +64,21 @@ impl PushGateway {
     }
 
     fn grant(&self, request: &Received) -> Reply {
-        let refused = |why: &str| Reply::json(400, &json!({ "error": "invalid_grant", "error_description": why }));
+        let rejected = |why: &str| Reply::json(400, &json!({ "error": "invalid_grant", "error_description": why }));
         let form = String::from_utf8_lossy(&request.body).into_owned();
         let prefix = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=";
-        let Some(token) = form.strip_prefix(prefix).and_then(Token::parse) else { return refused("no assertion") };
+        let Some(token) = form.strip_prefix(prefix).and_then(Token::parse) else { return rejected("no assertion") };
         let key = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, &self.public);
         if token.header["alg"] != "RS256" || key.verify(&token.signed, &token.signature).is_err() {
-            return refused("Invalid JWT Signature.");
+            return rejected("Invalid JWT Signature.");
         }
         let claims = &token.claims;
-        let lasts = claims["exp"].as_i64().unwrap_or(0) - claims["iat"].as_i64().unwrap_or(0);
+        let lifetime = claims["exp"].as_i64().unwrap_or(0) - claims["iat"].as_i64().unwrap_or(0);
         let aud = claims["aud"].as_str().is_some_and(|aud| aud.ends_with("/token"));
         let scope = claims["scope"] == "https://www.googleapis.com/auth/firebase.messaging";
         let recent = token.seconds_from_now("iat").is_some_and(|s| (-60..=60).contains(&s));
-        if claims["iss"] != "push@shop.example" || !aud || !scope || !recent || !(1..=3_600).contains(&lasts) {
-            return refused("Invalid JWT: the claims are wrong");
+        if claims["iss"] != "push@shop.example" || !aud || !scope || !recent || !(1..=3_600).contains(&lifetime) {
+            return rejected("Invalid JWT: the claims are wrong");
         }
         let mut state = self.state();
         state.granted += 1;
@@ -103,8 +103,8 @@ impl PushGateway {
             }
             _ => {
                 let mut state = self.state();
-                state.taken.push(message);
-                Reply::json(200, &json!({ "name": format!("projects/shop/messages/{}", state.taken.len()) }))
+                state.accepted.push(message);
+                Reply::json(200, &json!({ "name": format!("projects/shop/messages/{}", state.accepted.len()) }))
             }
         }
     }
@@ -118,7 +118,7 @@ impl PushGateway {
             "" => return Reply { status: 400, headers: Vec::new(), body: "MissingRegistration".to_owned() },
             gone if gone.starts_with("dead") => json!({ "error": "NotRegistered" }),
             _ => {
-                self.state().taken.push(message);
+                self.state().accepted.push(message);
                 json!({ "message_id": "0:1" })
             }
         };
@@ -143,7 +143,7 @@ fn problem(status: u16, general: &str, code: Option<&str>, message: &str) -> Rep
 }
 
 impl Vendor for PushGateway {
-    fn answer(&self, request: &Received) -> Reply {
+    fn respond(&self, request: &Received) -> Reply {
         match (request.method.as_str(), request.path.as_str()) {
             ("POST", "/token") => self.grant(request),
             ("POST", "/v1/projects/shop/messages:send") => self.v1(request),

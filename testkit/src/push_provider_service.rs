@@ -10,11 +10,11 @@ use crate::provider_server::{Received, Reply, Vendor};
 /// Accepts pushes for its apps, authenticated by their keys. Tokens that begin with `dead` have expired.
 pub struct PushProviderService {
     apps: HashMap<String, String>,
-    taken: Mutex<Taken>,
+    accepted: Mutex<Accepted>,
 }
 
 #[derive(Default)]
-struct Taken {
+struct Accepted {
     notifications: Vec<Value>,
     /// By idempotency key.
     keys: HashMap<String, String>,
@@ -26,12 +26,12 @@ impl PushProviderService {
     /// Creates a provider with pairs of app ID and REST key.
     pub fn new(apps: &[(&str, &str)]) -> Self {
         let apps = apps.iter().map(|(id, key)| ((*id).to_owned(), (*key).to_owned())).collect();
-        Self { apps, taken: Mutex::default() }
+        Self { apps, accepted: Mutex::default() }
     }
 
     /// Returns every accepted notification, once each.
-    pub fn taken(&self) -> Vec<Value> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).notifications.clone()
+    pub fn accepted(&self) -> Vec<Value> {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).notifications.clone()
     }
 }
 
@@ -40,7 +40,7 @@ fn refused(status: u16, words: &str) -> Reply {
 }
 
 impl Vendor for PushProviderService {
-    fn answer(&self, request: &Received) -> Reply {
+    fn respond(&self, request: &Received) -> Reply {
         if (request.method.as_str(), request.path.as_str()) != ("POST", "/notifications") {
             return refused(404, "Not Found");
         }
@@ -65,13 +65,13 @@ impl Vendor for PushProviderService {
         if token.starts_with("dead") {
             return Reply::json(200, &json!({ "id": "", "errors": ["All included players are not subscribed"] }));
         }
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(id) = taken.keys.get(key) {
+        let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(id) = accepted.keys.get(key) {
             return Reply::json(200, &json!({ "id": id, "external_id": key }));
         }
-        let id = format!("notification-{}", taken.notifications.len() + 1);
-        taken.keys.insert(key.to_owned(), id.clone());
-        taken.notifications.push(notification.clone());
+        let id = format!("notification-{}", accepted.notifications.len() + 1);
+        accepted.keys.insert(key.to_owned(), id.clone());
+        accepted.notifications.push(notification.clone());
         Reply::json(200, &json!({ "id": id, "external_id": key }))
     }
 }

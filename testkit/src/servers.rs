@@ -8,7 +8,7 @@ use local_servers::{
 };
 use tokio::sync::OnceCell;
 
-use crate::{must, place};
+use crate::{must, test_dir};
 
 static TOOLS: OnceCell<Tools> = OnceCell::const_new();
 static POSTGRES: OnceCell<PostgresServer> = OnceCell::const_new();
@@ -22,8 +22,8 @@ pub(crate) const REDIS_DATABASES: u32 = 1024;
 pub(crate) async fn tools() -> &'static Tools {
     TOOLS
         .get_or_init(|| async {
-            let _lock = place::lock("install").await;
-            let install_dir = place::root().join("bin");
+            let _lock = test_dir::lock("install").await;
+            let install_dir = test_dir::root().join("bin");
             let found = tokio::task::spawn_blocking(move || {
                 install::ensure(&install_dir, &|line| eprintln!("testkit: {line}"))
             });
@@ -36,8 +36,8 @@ pub(crate) async fn tools() -> &'static Tools {
 pub async fn postgres() -> &'static PostgresServer {
     POSTGRES
         .get_or_init(|| async {
-            let _lock = place::lock("postgres").await;
-            let dir = place::root().join("postgres");
+            let _lock = test_dir::lock("postgres").await;
+            let dir = test_dir::root().join("postgres");
             if let Some(running) = must("the test PostgreSQL", PostgresServer::attach(&dir)) {
                 return running;
             }
@@ -53,8 +53,8 @@ pub async fn postgres() -> &'static PostgresServer {
 /// Returns the shared NATS, and starts it if necessary. Panics with the reason on failure.
 pub async fn nats() -> &'static NatsServer {
     NATS.get_or_init(|| async {
-        let _lock = place::lock("nats").await;
-        let dir = place::root().join("nats");
+        let _lock = test_dir::lock("nats").await;
+        let dir = test_dir::root().join("nats");
         if let Some(running) = must("the test NATS", NatsServer::attach(&dir)) {
             return running;
         }
@@ -72,8 +72,8 @@ pub async fn nats() -> &'static NatsServer {
 pub async fn redis() -> &'static RedisServer {
     REDIS
         .get_or_init(|| async {
-            let _lock = place::lock("redis").await;
-            let dir = place::root().join("redis");
+            let _lock = test_dir::lock("redis").await;
+            let dir = test_dir::root().join("redis");
             if let Some(running) = must("the test Redis", RedisServer::attach(&dir)) {
                 return running;
             }
@@ -93,7 +93,7 @@ pub async fn start() {
 
 /// Stops the shared servers, and private ones that a killed test left behind.
 pub async fn stop() -> Result<(), LocalError> {
-    let root = place::root();
+    let root = test_dir::root();
     if let Some(server) = RedisServer::attach(&root.join("redis"))? {
         server.kill().await;
     }

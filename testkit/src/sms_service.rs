@@ -14,17 +14,17 @@ pub struct SmsService {
     account: String,
     token: String,
     from: String,
-    taken: Mutex<Vec<BTreeMap<String, String>>>,
+    accepted: Mutex<Vec<BTreeMap<String, String>>>,
 }
 
 impl SmsService {
     pub fn new(account: &str, token: &str, from: &str) -> Self {
-        Self { account: account.to_owned(), token: token.to_owned(), from: from.to_owned(), taken: Mutex::default() }
+        Self { account: account.to_owned(), token: token.to_owned(), from: from.to_owned(), accepted: Mutex::default() }
     }
 
     /// Returns the accepted forms.
-    pub fn taken(&self) -> Vec<BTreeMap<String, String>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn accepted(&self) -> Vec<BTreeMap<String, String>> {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn is_authorized(&self, request: &Received) -> bool {
@@ -69,7 +69,7 @@ fn refused(status: u16, code: u32, message: &str) -> Reply {
 }
 
 impl Vendor for SmsService {
-    fn answer(&self, request: &Received) -> Reply {
+    fn respond(&self, request: &Received) -> Reply {
         if !self.is_authorized(request) {
             return refused(401, 20003, "Authenticate");
         }
@@ -84,13 +84,13 @@ impl Vendor for SmsService {
         if let Some((code, words)) = self.problem(&form) {
             return refused(400, code, &words);
         }
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let sid = format!("SM{:032x}", taken.len() + 1);
+        let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        let sid = format!("SM{:032x}", accepted.len() + 1);
         let answer = json!({
             "sid": sid, "account_sid": self.account, "to": form["To"], "from": form["From"], "body": form["Body"],
             "status": "queued", "direction": "outbound-api", "error_code": null, "error_message": null,
         });
-        taken.push(form);
+        accepted.push(form);
         Reply::json(201, &answer)
     }
 }

@@ -13,7 +13,7 @@ use crate::must;
 use crate::provider_server::Fault;
 
 /// Called at the start of a mail; returns whether the connection ends before the final dot.
-type HangsUp = dyn Fn() -> bool + Send + Sync;
+type ClosesEarly = dyn Fn() -> bool + Send + Sync;
 type Script = dyn Fn(&str) -> Option<Fault> + Send + Sync;
 
 /// Listens on loopback until dropped.
@@ -25,8 +25,8 @@ pub struct SmtpService {
 
 struct Served {
     script: Box<Script>,
-    hangs_up: Box<HangsUp>,
-    taken: Mutex<Vec<String>>,
+    closes_early: Box<ClosesEarly>,
+    accepted: Mutex<Vec<String>>,
 }
 
 impl SmtpService {
@@ -35,16 +35,19 @@ impl SmtpService {
         Self::start_with(script, || false).await
     }
 
-    /// Like [`SmtpService::start`]; `hangs_up` is called at the start of each mail and returns whether the connection ends before the
+    /// Like [`SmtpService::start`]; `closes_early` is called at the start of each mail and returns whether the connection ends before the
     /// final dot.
     pub async fn start_with(
         script: impl Fn(&str) -> Option<Fault> + Send + Sync + 'static,
-        hangs_up: impl Fn() -> bool + Send + Sync + 'static,
+        closes_early: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
         let listener = must("a port for a mail server", TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await);
         let address = must("a port for a mail server", listener.local_addr());
-        let served =
-            Arc::new(Served { script: Box::new(script), hangs_up: Box::new(hangs_up), taken: Mutex::default() });
+        let served = Arc::new(Served {
+            script: Box::new(script),
+            closes_early: Box::new(closes_early),
+            accepted: Mutex::default(),
+        });
         let shutdown = Shutdown::new();
         let serving = {
             let served = served.clone();
@@ -52,7 +55,7 @@ impl SmtpService {
                 let served = served.clone();
                 async move {
                     // Errors are ignored: the test checks the outcome.
-                    let _ = converse(BufStream::new(stream), &served).await;
+                    let _ = serve_connection(BufStream::new(stream), &served).await;
                 }
             }
         };
@@ -66,7 +69,7 @@ impl SmtpService {
 
     /// Returns the accepted mails, oldest first.
     pub fn mails(&self) -> Vec<String> {
-        self.served.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.served.accepted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -77,8 +80,8 @@ impl Drop for SmtpService {
 }
 
 /// Serves a connection until either side closes it.
-async fn converse(mut stream: BufStream<TcpStream>, served: &Served) -> std::io::Result<()> {
-    say(&mut stream, "220 localhost").await?;
+async fn serve_connection(mut stream: BufStream<TcpStream>, served: &Served) -> std::io::Result<()> {
+    write_line(&mut stream, "220 localhost").await?;
     let mut line = String::new();
     loop {
         line.clear();
@@ -86,11 +89,11 @@ async fn converse(mut stream: BufStream<TcpStream>, served: &Served) -> std::io:
             return Ok(());
         }
         match line.get(..4).unwrap_or(&line).to_ascii_uppercase().as_str() {
-            "EHLO" => say(&mut stream, "250-localhost\r\n250 8BITMIME").await?,
-            "QUIT" => return say(&mut stream, "221 Bye").await,
+            "EHLO" => write_line(&mut stream, "250-localhost\r\n250 8BITMIME").await?,
+            "QUIT" => return write_line(&mut stream, "221 Bye").await,
             "DATA" => {
-                say(&mut stream, "354 Go on").await?;
-                if (served.hangs_up)() {
+                write_line(&mut stream, "354 Go on").await?;
+                if (served.closes_early)() {
                     // The first line of the mail has arrived.
                     line.clear();
                     stream.read_line(&mut line).await?;
@@ -98,14 +101,14 @@ async fn converse(mut stream: BufStream<TcpStream>, served: &Served) -> std::io:
                 }
                 let mail = read_mail(&mut stream).await?;
                 let Some(answer) = end_of_mail(&mut stream, served, mail).await? else { return Ok(()) };
-                say(&mut stream, &answer).await?;
+                write_line(&mut stream, &answer).await?;
             }
-            _ => say(&mut stream, "250 OK").await?,
+            _ => write_line(&mut stream, "250 OK").await?,
         }
     }
 }
 
-async fn say(stream: &mut BufStream<TcpStream>, text: &str) -> std::io::Result<()> {
+async fn write_line(stream: &mut BufStream<TcpStream>, text: &str) -> std::io::Result<()> {
     stream.write_all(format!("{text}\r\n").as_bytes()).await?;
     stream.flush().await
 }
@@ -128,15 +131,15 @@ async fn end_of_mail(
 ) -> std::io::Result<Option<String>> {
     let fault = (served.script)(&mail);
     match &fault {
-        Some(Fault::Answer(reply)) => return Ok(Some(format!("{} {}", reply.status, reply.body))),
+        Some(Fault::Respond(reply)) => return Ok(Some(format!("{} {}", reply.status, reply.body))),
         Some(Fault::Lost) => return Ok(None),
         Some(Fault::GoAway) => return Ok(Some("421 4.3.2 Leaving".to_owned())),
         _ => {}
     }
     let number = {
-        let mut taken = served.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.push(mail);
-        taken.len()
+        let mut accepted = served.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        accepted.push(mail);
+        accepted.len()
     };
     match fault {
         Some(Fault::Reset) => return Ok(None),

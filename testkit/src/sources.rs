@@ -24,12 +24,12 @@ impl Source {
 }
 
 /// Reads every Rust file of [`PROGRAMS`].
-pub fn of_programs() -> Vec<Source> {
-    PROGRAMS.iter().flat_map(|folder| below(folder)).collect()
+pub fn program_sources() -> Vec<Source> {
+    PROGRAMS.iter().flat_map(|folder| in_directory(folder)).collect()
 }
 
 /// Reads every Rust file in a directory of the workspace, in the order of their paths.
-pub fn below(folder: &str) -> Vec<Source> {
+pub fn in_directory(folder: &str) -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
     let mut paths = Vec::new();
     find(&root, &mut paths);

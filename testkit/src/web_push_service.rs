@@ -30,13 +30,13 @@ pub struct WebPushService {
     /// An uncompressed point.
     application_key: Vec<u8>,
     browsers: Mutex<HashMap<String, Browser>>,
-    taken: Mutex<Vec<Value>>,
+    accepted: Mutex<Vec<Value>>,
 }
 
 impl WebPushService {
     pub fn new(application_key: &[u8]) -> Self {
-        let (browsers, taken) = (Mutex::default(), Mutex::default());
-        Self { application_key: application_key.to_vec(), browsers, taken }
+        let (browsers, accepted) = (Mutex::default(), Mutex::default());
+        Self { application_key: application_key.to_vec(), browsers, accepted }
     }
 
     /// Creates a subscription and returns its JSON, as a browser does.
@@ -54,16 +54,16 @@ impl WebPushService {
     }
 
     /// Withdraws every subscription of this service, as a user can.
-    pub fn forget_all(&self) {
+    pub fn unsubscribe_all(&self) {
         self.browsers.lock().unwrap_or_else(PoisonError::into_inner).values_mut().for_each(|b| b.gone = true);
     }
 
     /// Returns the decrypted messages.
-    pub fn taken(&self) -> Vec<Value> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn accepted(&self) -> Vec<Value> {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn is_ours(&self, request: &Received) -> bool {
+    fn is_authorized(&self, request: &Received) -> bool {
         let Some(parameters) = request.header("authorization").strip_prefix("vapid ") else { return false };
         let parameter = |name: &str| parameters.split(", ").find_map(|p| p.strip_prefix(name)?.strip_prefix('='));
         let (Some(token), Some(key)) = (parameter("t").and_then(Token::parse), parameter("k")) else { return false };
@@ -104,13 +104,13 @@ fn decrypt(browser: &Browser, body: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Vendor for WebPushService {
-    fn answer(&self, request: &Received) -> Reply {
+    fn respond(&self, request: &Received) -> Reply {
         let browsers = self.browsers.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(browser) = browsers.get(&request.path).filter(|b| !b.gone) else { return Reply::empty(410) };
         if request.method != http::Method::POST || request.header("content-encoding") != "aes128gcm" {
             return Reply::empty(400);
         }
-        if !self.is_ours(request) {
+        if !self.is_authorized(request) {
             return Reply {
                 status: 403,
                 headers: Vec::new(),
@@ -126,7 +126,7 @@ impl Vendor for WebPushService {
         }
         let Some(text) = decrypt(browser, &request.body) else { return Reply::empty(400) };
         let shown: Value = serde_json::from_slice(&text).unwrap_or_default();
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).push(shown);
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).push(shown);
         Reply::empty(201).with("location", format!("/message/{}", crate::random_name()))
     }
 }

@@ -9,7 +9,7 @@ use secrets::MasterKeys;
 /// The port of `/healthz`, `/readyz` and `/metrics`.
 pub const ADMIN_PORT: u16 = 9102;
 /// Delay before a database operation is retried.
-pub const RETRY: Duration = Duration::from_millis(250);
+pub const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 #[derive(Clone)]
 pub struct Config {
@@ -22,7 +22,7 @@ pub struct Config {
     /// The same after a large transaction.
     pub linger_busy: Duration,
     /// Maximum number of users cached as existing, at about 60 bytes each.
-    pub people: usize,
+    pub max_cached_users: usize,
     /// Lease of a partition without renewal.
     pub lease: Duration,
     /// Decrypts the secrets that sign webhook calls.
@@ -41,7 +41,7 @@ impl Config {
             batch_items: env.bounded("AUTOMATION_BATCH_ITEMS", 5_000, 1..=50_000, "1 to 50000")?,
             linger,
             linger_busy: linger * 3,
-            people: env.bounded("AUTOMATION_PEOPLE", 500_000, 1_000..=100_000_000, "1000 to 100000000")?,
+            max_cached_users: env.bounded("AUTOMATION_PEOPLE", 500_000, 1_000..=100_000_000, "1000 to 100000000")?,
             lease: Duration::from_millis(env.bounded(
                 "PARTITION_LEASE_MS",
                 8_000,

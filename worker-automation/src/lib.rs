@@ -24,10 +24,10 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
 use config::Config;
-use ingest::lane::{Inputs, Lane};
+use ingest::lane::{Lane, LaneSender};
 use ingest::lease::Leases;
 use outbound::calls::Caller;
-use outbound::outbox::{Outbox, Owned};
+use outbound::outbox::{Outbox, OwnedPartitions};
 use record::transaction::Recorder;
 
 /// The worker's configuration and connections.
@@ -47,15 +47,15 @@ pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     if ensured.await.is_err() {
         return Ok(());
     }
-    let owned = Owned::default();
-    let (handed_over, to_publish) = mpsc::channel(1_024);
+    let owned = OwnedPartitions::default();
+    let (outbox_sender, outbox_receiver) = mpsc::channel(1_024);
     let outbox = Outbox {
         store: store.clone(),
         publisher: Publisher::new(bus.clone()),
         clock: clock.clone(),
         owned: owned.clone(),
     };
-    let outbox = tokio::spawn(outbox.run(to_publish, shutdown.clone()));
+    let outbox = tokio::spawn(outbox.run(outbox_receiver, shutdown.clone()));
 
     let calls = Arc::new(Notify::new());
     let caller = Caller {
@@ -69,17 +69,18 @@ pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     };
     let caller = tokio::spawn(caller.run(shutdown.clone()));
 
-    let recorder = Arc::new(Recorder::new(store.clone(), clock.clone(), bus.names.clone(), config.people));
+    let recorder = Arc::new(Recorder::new(store.clone(), clock.clone(), bus.names.clone(), config.max_cached_users));
     let mut lanes = JoinSet::new();
-    let mut inputs = Vec::new();
+    let mut senders = Vec::new();
     for _ in 0..config.lanes {
-        let (input, receiver) = Inputs::new();
+        let (sender, receiver) = LaneSender::new();
         lanes.spawn(
-            Lane::new(recorder.clone(), bus.clone(), config.clone(), handed_over.clone(), calls.clone()).run(receiver),
+            Lane::new(recorder.clone(), bus.clone(), config.clone(), outbox_sender.clone(), calls.clone())
+                .run(receiver),
         );
-        inputs.push(input);
+        senders.push(sender);
     }
-    drop(handed_over);
+    drop(outbox_sender);
     let totals = tokio::spawn({
         let (recorder, store, shutdown) = (recorder.clone(), store.clone(), shutdown.clone());
         async move { recorder.totals.run(store, shutdown).await }
@@ -88,7 +89,7 @@ pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
         let (store, shutdown) = (store.clone(), shutdown.clone());
         async move { clock::follow_database(shutdown, || store.synchronize(&clock)).await }
     });
-    let leases = Leases::new(store, bus, ingest_stream, config.lease, inputs, owned);
+    let leases = Leases::new(store, bus, ingest_stream, config.lease, senders, owned);
     let mut leases = tokio::spawn(leases.run(shutdown.clone()));
 
     // Lanes end after the leases have ended; a lane that ends earlier has failed.

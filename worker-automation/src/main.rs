@@ -1,7 +1,7 @@
 //! The `worker-automation` process.
 
 use kernel::metric_name::Metric;
-use kernel::shutdown::{DRAIN, Shutdown};
+use kernel::shutdown::{DRAIN_TIMEOUT, Shutdown};
 use runtime::startup::{Connected, StartError};
 use runtime::worker::Worker;
 use worker_automation::config::{ADMIN_PORT, Config};
@@ -13,8 +13,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const WORKER: Worker = Worker {
     name: "worker-automation",
     admin_port: ADMIN_PORT,
-    working: "worker-automation is running",
-    unfinished: "stopped before all work was finished; it resumes at the next start",
+    started_message: "worker-automation is running",
+    unfinished_message: "stopped before all work was finished; it resumes at the next start",
 };
 
 #[tokio::main]
@@ -29,7 +29,7 @@ async fn work(config: Config, connected: Connected, shutdown: Shutdown) -> Resul
     let ended = tokio::select! {
         // Ends on its own if a part of it fails, or right at the shutdown.
         ended = &mut work => ended,
-        () = shutdown.cancelled() => match tokio::time::timeout(DRAIN, work).await {
+        () = shutdown.cancelled() => match tokio::time::timeout(DRAIN_TIMEOUT, work).await {
             Ok(ended) => ended,
             Err(_) => return Ok(false),
         },

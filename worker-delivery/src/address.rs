@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn any_name_makes_a_mail_without_a_panic() {
+    fn building_a_mail_does_not_panic_for_any_name() {
         for name in ["\r\n\0", "a\"b\\c", "=?utf-8?q?x?=", "\u{1f600}\r\u{0}", "a,b;c<d>@e", "\t"] {
             let to = mailbox(Some("a@example.com"), Some(name)).unwrap();
             let mail = lettre::Message::builder()

@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use jiff::Timestamp;
 use kernel::metric_name::Metric;
 use serde_json::Value;
-use store_sending::messages::claim::Claimed;
+use store_sending::messages::claim::ClaimedMessage;
 use store_sending::messages::settle::Settled;
 
 use crate::App;
@@ -22,7 +22,7 @@ use crate::dispatch::lease::Lease;
 use crate::limits::Token;
 use crate::load::Loaded;
 use crate::render::Source;
-use crate::settle::judge::{self, Circumstances, failed};
+use crate::settle::judge::{self, SettleContext, failed};
 
 /// Attempts one message. A panic fails only this message.
 pub async fn attempt(app: &App, loaded: &Loaded, token: Option<Token>, lease: &Lease) -> Settled {
@@ -41,57 +41,57 @@ async fn run(app: &App, loaded: &Loaded, token: Option<Token>, lease: &Lease) ->
         metrics::counter!(Metric::MessagesAmbiguous).increment(1);
         metrics::counter!(Metric::LeasesLapsed).increment(1);
     }
-    let at = circumstances(app, loaded);
+    let at = settle_context(app, loaded);
     if !sender.is_idempotent() && !judge::may_be_sent(message, at) {
         return failed(message, "outcome_unknown: not sent again");
     }
     let placeholder;
-    let person = match recipient {
-        Some(person) => person,
+    let user = match recipient {
+        Some(user) => user,
         // A test send needs no user, only an address.
         None if judge::test_address(message).is_some() => {
-            placeholder = Recipient::nobody(message.user_id, message.created_at);
+            placeholder = Recipient::without_profile(message.user_id, message.created_at);
             &placeholder
         }
         None => return judge::user_unknown(message, at),
     };
     if let Some(reason) = loaded.suppressed.filter(|_| !judge::is_test(message)) {
-        return judge::known(message, DeliveryState::Suppressed, Some(reason));
+        return judge::with_status(message, DeliveryState::Suppressed, Some(reason));
     }
     if loaded.capped {
-        return judge::known(message, DeliveryState::Suppressed, Some("frequency_cap"));
+        return judge::with_status(message, DeliveryState::Suppressed, Some("frequency_cap"));
     }
     // A jump of the clock ends no quiet hours.
     let now = app.due_by().held;
-    if let Some(until) = quiet_until(&sender.rules, message, person, now) {
-        return judge::quiet(message, until, until.duration_since(now).unsigned_abs(), at);
+    if let Some(until) = quiet_until(&sender.rules, message, user, now) {
+        return judge::defer_for_quiet_hours(message, until, until.duration_since(now).unsigned_abs(), at);
     }
     // The process was suspended, or loading took long. After the lease ends, another worker may call.
-    if !lease.allows_call(app.clock.passed_ms()) {
+    if !lease.allows_call(app.clock.monotonic_ms()) {
         tracing::warn!(project = %message.project, message_id = %message.id, "the message's lease ends too soon for a call; queueing it again");
         return judge::not_called(message, at);
     }
     // Boxed: otherwise every message's future has the size of the largest channel's.
     let settled = match message.channel {
-        Channel::Email => Box::pin(email::attempt(app, loaded, person, token)).await,
-        Channel::Push => Box::pin(push::attempt(app, loaded, person, token)).await,
-        Channel::InApp => Box::pin(in_app::attempt(app, loaded, person)).await,
-        Channel::Sms => Box::pin(sms::attempt(app, loaded, person, token)).await,
+        Channel::Email => Box::pin(email::attempt(app, loaded, user, token)).await,
+        Channel::Push => Box::pin(push::attempt(app, loaded, user, token)).await,
+        Channel::InApp => Box::pin(in_app::attempt(app, loaded, user)).await,
+        Channel::Sms => Box::pin(sms::attempt(app, loaded, user, token)).await,
     };
-    Settled { user_id: (person.id != message.user_id).then_some(person.id), ..settled }
+    Settled { user_id: (user.id != message.user_id).then_some(user.id), ..settled }
 }
 
 /// Returns the end of the user's quiet hours, if they apply. Direct and in-app messages ignore them.
-fn quiet_until(rules: &Rules, message: &Claimed, person: &Recipient, now: Timestamp) -> Option<Timestamp> {
+fn quiet_until(rules: &Rules, message: &ClaimedMessage, user: &Recipient, now: Timestamp) -> Option<Timestamp> {
     if message.lane == Lane::Direct || message.channel == Channel::InApp {
         return None;
     }
-    let own = person.properties.get("timezone").and_then(Value::as_str);
+    let own = user.properties.get("timezone").and_then(Value::as_str);
     rules.quiet.as_ref()?.until(now, own, &rules.timezone)
 }
 
-fn circumstances(app: &App, loaded: &Loaded) -> Circumstances {
-    Circumstances {
+fn settle_context(app: &App, loaded: &Loaded) -> SettleContext {
+    SettleContext {
         due_by: app.due_by(),
         delays_from: app.due_clock.delays_from(),
         random: rand::random(),

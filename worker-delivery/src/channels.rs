@@ -25,7 +25,7 @@ use crate::limits::{self, Limit};
 use crate::provider::push::Push;
 use crate::provider::sms::{self, SmsConfig, SmsProvider};
 use crate::provider::stub::Stub;
-use crate::provider::{Email, Outcome, Outside};
+use crate::provider::{Email, Outcome, ProviderContext};
 use crate::routes::Route;
 use crate::routes::email::EmailRoutes;
 use crate::routes::push::PushRoutes;
@@ -35,7 +35,7 @@ const CLEAR_INTERVAL: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(500);
 
 /// One channel in one version of its settings.
-pub struct Sender {
+pub struct ChannelSender {
     pub project: ProjectId,
     pub channel: Channel,
     pub routes: Routes,
@@ -80,20 +80,20 @@ impl Routes {
         channel: Channel,
         settings: &ChannelSettings,
         vapid: Option<&VapidKeys>,
-        outside: &Outside,
+        context: &ProviderContext,
     ) -> Self {
         match channel {
             Channel::Email => {
-                EmailRoutes::from_settings(settings, outside).map_or(Self::None, |r| Self::Email(Box::new(r)))
+                EmailRoutes::from_settings(settings, context).map_or(Self::None, |r| Self::Email(Box::new(r)))
             }
-            Channel::Push => Self::Push(Box::new(PushRoutes::from_settings(settings, vapid, outside))),
+            Channel::Push => Self::Push(Box::new(PushRoutes::from_settings(settings, vapid, context))),
             Channel::InApp => Self::InApp,
             Channel::Sms => {
-                let config = SmsConfig::from_settings(settings, &outside.addresses.sms);
-                let client = |config| sms::Client::new(config, outside.http.clone(), outside.clock.clone());
+                let config = SmsConfig::from_settings(settings, &context.provider_urls.sms);
+                let client = |config| sms::Client::new(config, context.http.clone(), context.clock.clone());
                 let route = |config: Result<SmsConfig, String>| {
                     let per_second = limits::per_second(settings, "smsRateLimit");
-                    let limit = config.as_ref().ok().and_then(|c| outside.limits.of(&c.account(), per_second));
+                    let limit = config.as_ref().ok().and_then(|c| context.limits.of(&c.account(), per_second));
                     Route::new(config.map(|config| SmsProvider::Http(Box::new(client(config))))).with_limit(limit)
                 };
                 config.map_or(Self::None, |config| Self::Sms(Box::new(route(config))))
@@ -102,7 +102,7 @@ impl Routes {
     }
 }
 
-impl Sender {
+impl ChannelSender {
     fn new(project: ProjectId, channel: Channel, version: i64, routes: Routes, rules: Rules) -> Self {
         let (superseded, cleared) = (AtomicBool::new(false), Mutex::default());
         Self { project, channel, routes, rules, version, superseded, cleared }
@@ -138,7 +138,7 @@ impl Sender {
 
     /// Records the provider's error about the channel's settings, or clears it. `recipient` is removed from the text, because the text
     /// is kept after the user's erasure. Errors are only logged.
-    pub async fn note(&self, app: &App, outcome: &Outcome, recipient: &str) {
+    pub async fn record_error(&self, app: &App, outcome: &Outcome, recipient: &str) {
         let error = match outcome {
             Outcome::Misconfigured(why) => {
                 *self.cleared() = None;
@@ -187,7 +187,7 @@ type Key = (ProjectId, Channel);
 
 #[derive(Default)]
 pub struct Channels {
-    senders: Mutex<HashMap<Key, Arc<Sender>>>,
+    senders: Mutex<HashMap<Key, Arc<ChannelSender>>>,
     /// Counts invalidations: a sender whose settings were read before one is not cached.
     generation: AtomicU64,
     /// Replaces all mail providers, in tests.
@@ -210,35 +210,41 @@ impl Channels {
         &self,
         db: &impl GenericClient,
         keys: &MasterKeys,
-        outside: &Outside,
+        context: &ProviderContext,
         (project, channel): Key,
-    ) -> Result<Arc<Sender>, StoreError> {
+    ) -> Result<Arc<ChannelSender>, StoreError> {
         let generation = self.generation.load(Ordering::SeqCst);
         let settings = match channels::get(db, keys, project, channel).await {
             Ok(settings) => settings.unwrap_or_default(),
             // Encrypted under another master key: only this channel fails, with the reason.
             Err(StoreError::Corrupt(why)) => {
-                return Ok(Arc::new(Sender::new(project, channel, -1, Routes::Unreadable(why), Rules::default())));
+                return Ok(Arc::new(ChannelSender::new(
+                    project,
+                    channel,
+                    -1,
+                    Routes::Unreadable(why),
+                    Rules::default(),
+                )));
             }
             Err(error) => return Err(error),
         };
-        let kept = self.senders().get(&(project, channel)).filter(|s| s.version == settings.version).cloned();
+        let cached = self.senders().get(&(project, channel)).filter(|s| s.version == settings.version).cloned();
         // The project's VAPID keys are created on first use, possibly after the sender was cached.
-        let vapid = match (channel, &kept) {
+        let vapid = match (channel, &cached) {
             (Channel::Push, None) => vapid(db, keys, project).await?,
             (Channel::Push, Some(sender)) if !sender.serves_browsers() => vapid(db, keys, project).await?,
             _ => None,
         };
-        if let Some(sender) = kept.filter(|_| vapid.is_none()) {
+        if let Some(sender) = cached.filter(|_| vapid.is_none()) {
             return Ok(sender);
         }
         let routes = match (channel, &self.stub, &self.push_stub) {
             (Channel::Email, Some(stub), _) => Routes::Email(Box::new(EmailRoutes::stub(stub.clone()))),
             (Channel::Push, _, Some(stub)) => Routes::Push(Box::new(PushRoutes::stub(stub.clone()))),
-            _ => Routes::from_settings(channel, &settings, vapid.as_ref(), outside),
+            _ => Routes::from_settings(channel, &settings, vapid.as_ref(), context),
         };
         let rules = rules(db, project, &settings).await?;
-        let sender = Arc::new(Sender::new(project, channel, settings.version, routes, rules));
+        let sender = Arc::new(ChannelSender::new(project, channel, settings.version, routes, rules));
         let mut senders = self.senders();
         if self.generation.load(Ordering::SeqCst) != generation {
             return Ok(sender);
@@ -254,15 +260,17 @@ impl Channels {
         if key.1 == Channel::InApp {
             return Ok(None);
         }
-        let known = self.senders().get(&key).cloned();
-        let sender = match known {
+        let cached = self.senders().get(&key).cloned();
+        let sender = match cached {
             Some(sender) => sender,
-            None => self.get(&app.store.connection().await?, &app.config.master_keys, &app.outside, key).await?,
+            None => {
+                self.get(&app.store.connection().await?, &app.config.master_keys, &app.provider_context, key).await?
+            }
         };
         Ok(sender.limit())
     }
 
-    fn senders(&self) -> MutexGuard<'_, HashMap<Key, Arc<Sender>>> {
+    fn senders(&self) -> MutexGuard<'_, HashMap<Key, Arc<ChannelSender>>> {
         self.senders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -276,10 +284,10 @@ impl Channels {
         self.forget_where(|key, sender| key.0 == project && is_old(&sender.rules));
     }
 
-    fn forget_where(&self, is_meant: impl Fn(&Key, &Sender) -> bool) {
+    fn forget_where(&self, matches: impl Fn(&Key, &ChannelSender) -> bool) {
         let mut senders = self.senders();
         self.generation.fetch_add(1, Ordering::SeqCst);
-        for (_, sender) in senders.extract_if(|key, sender| is_meant(key, sender)) {
+        for (_, sender) in senders.extract_if(|key, sender| matches(key, sender)) {
             sender.superseded.store(true, Ordering::Relaxed);
         }
     }
@@ -335,17 +343,17 @@ pub async fn watch(app: Arc<App>) {
 
 /// Positions in the changes of channels and projects.
 #[derive(Clone, Copy)]
-struct Seen {
+struct ChangePositions {
     channels: i64,
     projects: i64,
 }
 
-async fn poll_once(app: &App, seen: Option<Seen>) -> Result<Seen, StoreError> {
+async fn poll_once(app: &App, seen: Option<ChangePositions>) -> Result<ChangePositions, StoreError> {
     let db = app.store.connection().await?;
     let [of_channels, of_projects] = changes::current(&db, &[Topic::Channel, Topic::Project]).await?[..] else {
         return Err(StoreError::Corrupt("topics are missing".to_owned()));
     };
-    let newest = Seen { channels: of_channels, projects: of_projects };
+    let newest = ChangePositions { channels: of_channels, projects: of_projects };
     let Some(seen) = seen else { return Ok(newest) };
     if seen.projects < newest.projects {
         for (project, timezone) in projects::timezones_changed_after(&db, seen.projects).await? {

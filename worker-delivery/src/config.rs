@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::provider::push_provider::ProviderApp;
 
 /// Channels that this program can serve.
-pub const SERVED: [Channel; 4] = Channel::ALL;
+pub const SUPPORTED_CHANNELS: [Channel; 4] = Channel::ALL;
 
 #[derive(Clone)]
 pub struct DeliveryConfig {
@@ -30,7 +30,7 @@ pub struct DeliveryConfig {
     /// How long a begun chunk or webhook is leased. Values below about 30 s let slow calls be taken over.
     pub lease: Duration,
     pub http: HttpClient,
-    pub addresses: Addresses,
+    pub provider_urls: ProviderUrls,
     /// The operator's mail server, for invitations. Without one they are not mailed.
     pub system_mail: Option<SystemMail>,
     pub master_keys: MasterKeys,
@@ -42,7 +42,7 @@ pub struct DeliveryConfig {
 
 /// Base URLs of the providers: the vendors' own, unless overridden.
 #[derive(Clone, Debug)]
-pub struct Addresses {
+pub struct ProviderUrls {
     pub mail: BaseUrl,
     /// Replaces both environments of the vendor.
     pub apns: Option<BaseUrl>,
@@ -59,7 +59,7 @@ pub struct Addresses {
     pub push_mailbox: Option<PathBuf>,
 }
 
-impl Addresses {
+impl ProviderUrls {
     /// `MAIL_BASE_URL`, `APNS_BASE_URL`, `PUSH_GATEWAY_BASE_URL`, `PUSH_PROVIDER_BASE_URL`, `SMS_BASE_URL`;
     /// `PUSH_PROVIDER_APP_ID` with `PUSH_PROVIDER_REST_KEY` and `PUSH_PROVIDER_RATE_LIMIT` (none); `VAPID_SUBJECT`, or `PUBLIC_BASE_URL` where that is https;
     /// `PUSH_MAILBOX_DIR`.
@@ -131,7 +131,7 @@ impl DeliveryConfig {
                 "1000 to 600000 milliseconds",
             )?),
             http: HttpClient::from_env(env)?,
-            addresses: Addresses::from_env(env)?,
+            provider_urls: ProviderUrls::from_env(env)?,
             system_mail: SystemMail::from_env(env)?,
             master_keys: MasterKeys::from_env(env)?,
             public_base_url: public_base_url(env, "http://127.0.0.1:8080")?,
@@ -145,12 +145,12 @@ fn channels(env: &Env) -> Result<Vec<Channel>, EnvError> {
     const ALLOWED: &str = "a list of: email, push, in_app, sms";
     let mut channels = Vec::new();
     for name in env.list::<String>(NAME, ALLOWED)? {
-        let served = Channel::parse(&name).filter(|c| SERVED.contains(c));
+        let served = Channel::parse(&name).filter(|c| SUPPORTED_CHANNELS.contains(c));
         let problem =
             || EnvError { name: NAME.to_owned(), problem: format!("{name:?} is not a channel"), allowed: ALLOWED };
         channels.push(served.ok_or_else(problem)?);
     }
-    Ok(if channels.is_empty() { SERVED.to_vec() } else { channels })
+    Ok(if channels.is_empty() { SUPPORTED_CHANNELS.to_vec() } else { channels })
 }
 
 #[cfg(test)]
@@ -162,7 +162,10 @@ mod tests {
     #[test]
     fn defaults_work_on_one_machine() {
         let config = DeliveryConfig::from_env(&Env::from_pairs([KEY])).unwrap();
-        assert_eq!((config.channels, config.concurrency, config.unknown_retries), (SERVED.to_vec(), 512, 1));
+        assert_eq!(
+            (config.channels, config.concurrency, config.unknown_retries),
+            (SUPPORTED_CHANNELS.to_vec(), 512, 1)
+        );
         assert_eq!(config.lease, Duration::from_secs(90));
     }
 

@@ -60,7 +60,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        gauge!(Metric::MessagesInHand).decrement(1.0);
+        gauge!(Metric::MessagesInFlight).decrement(1.0);
         self.dispatcher.release(self.pool.take(), self.tenant, true);
     }
 }
@@ -182,7 +182,7 @@ impl Dispatcher {
     /// oldest chunk that was read was due.
     pub fn finish_attempt(&self, queue: Queue, owner: OwnerId, begun: usize, next: NextState, head: Option<Timestamp>) {
         let mut state = self.state();
-        state.note_head(queue, head);
+        state.record_head(queue, head);
         let (charged, again) = match state.queues.get(&queue) {
             Some(Status::Beginning { charged, again }) => (*charged, *again),
             _ => (0, false),
@@ -212,7 +212,7 @@ impl Dispatcher {
         let pools = std::iter::from_fn(|| state.slots.take(lane, tenant)).take(max);
         let permits: Vec<Permit> =
             pools.map(|pool| Permit { dispatcher: self.clone(), pool: Some(pool), tenant }).collect();
-        gauge!(Metric::MessagesInHand).increment(permits.len() as f64);
+        gauge!(Metric::MessagesInFlight).increment(permits.len() as f64);
         permits
     }
 
@@ -293,7 +293,7 @@ impl State {
         Some(head.from)
     }
 
-    fn note_head(&mut self, queue: Queue, head: Option<Timestamp>) {
+    fn record_head(&mut self, queue: Queue, head: Option<Timestamp>) {
         let Some(from) = head.and_then(|head| head.checked_sub(CLOCK_SKEW).ok()) else { return };
         if let Some(head) = self.heads.get_mut(&queue) {
             head.from = from;

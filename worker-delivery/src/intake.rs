@@ -44,7 +44,7 @@ const ACK_WAIT: Duration = Duration::from_secs(30);
 const MAX_ACK_PENDING: i64 = 16_384;
 /// Delay before the broker redelivers a group that could not be recorded.
 const REDELIVERY_DELAY: Backoff =
-    Backoff { first: Duration::from_millis(500), factor: 2, most: Duration::from_secs(5) };
+    Backoff { initial: Duration::from_millis(500), factor: 2, max: Duration::from_secs(5) };
 
 /// Receives the direct messages of a channel until shutdown.
 pub async fn run(app: Arc<App>, channel: Channel) {
@@ -144,7 +144,7 @@ async fn acknowledge(messages: &[Message], kind: impl Fn(u32) -> AckKind) {
 async fn dead_letter(app: &App, refused: Vec<Refused>) -> Result<(), PublishError> {
     for Refused { payload, reason } in refused {
         tracing::warn!(reason, "rejecting an invalid direct message");
-        dead_letter::bury(&app.bus, "send", "worker-delivery", &reason, payload).await?;
+        dead_letter::publish(&app.bus, "send", "worker-delivery", &reason, payload).await?;
         metrics::counter!(Metric::DeadLetters, "from" => "send").increment(1);
     }
     Ok(())

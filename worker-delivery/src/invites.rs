@@ -42,7 +42,7 @@ const PHONE_DIGITS: usize = 7;
 /// Returns the route to the operator's mail server, if one is configured.
 pub fn route(config: &DeliveryConfig) -> Option<Route<MailProvider>> {
     let mail = config.system_mail.as_ref()?;
-    let client = |smtp| MailProvider::Smtp(Box::new(smtp::Client::of_operator(smtp, &config.http)));
+    let client = |smtp| MailProvider::Smtp(Box::new(smtp::Client::for_operator(smtp, &config.http)));
     Some(Route::new(smtp::SmtpConfig::try_from(mail).map(client)))
 }
 
@@ -84,7 +84,7 @@ async fn due(app: &App) -> Result<BTreeMap<ProjectId, Vec<Uuid>>, StoreError> {
     let (db, now) = (app.store.connection().await?, app.clock.now());
     let due = mail::due(&db, now, MAX_DUE, MAX_DUE_PER_PROJECT).await?;
     if !due.is_empty() {
-        mail::forget_ended(&db, now).await?;
+        mail::fail_ended(&db, now).await?;
     }
     Ok(due)
 }
@@ -116,14 +116,14 @@ async fn send(app: &App, invite: (ProjectId, Uuid)) -> Result<(), StoreError> {
     };
     let db = app.store.connection().await?;
     match next(&outcome, mail.attempt, rand::random()) {
-        Next::Done(status) => mail::done(&db, &mail, status).await?,
+        Next::Done(status) => mail::finish(&db, &mail, status).await?,
         Next::Again(delay) => {
             let now = app.clock.now();
-            mail::again(&db, &mail, now.checked_add(delay).unwrap_or(now)).await?;
+            mail::schedule_retry(&db, &mail, now.checked_add(delay).unwrap_or(now)).await?;
         }
     }
     if !matches!(outcome, Outcome::Accepted(_)) {
-        let (project, invite, why) = (mail.project, mail.id, outcome.words());
+        let (project, invite, why) = (mail.project, mail.id, outcome.text());
         tracing::warn!(%project, %invite, outcome = outcome.name(), why, "an invitation was not mailed");
     }
     Ok(())
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mail_says_who_invites_to_what_and_holds_the_link() {
+    fn mail_names_inviter_and_project_and_contains_the_link() {
         let email = email(&mail("ann@example.com", "Shop\r\n& Co", "<b>Ada")).unwrap();
         assert_eq!(email.subject, "Invitation to join a project");
         assert!(
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_could_become_a_link_is_not_shown() {
+    fn name_that_could_become_a_link_is_not_shown() {
         for name in [
             "win at evil.example",
             "https://evil",
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_tried_again_and_in_the_end_given_up() {
+    fn temporary_failures_are_retried_until_the_limit() {
         let unavailable = Outcome::unavailable("down");
         assert_eq!(next(&Outcome::Accepted("1".into()), 1, 1.0), Next::Done(MailStatus::Sent));
         assert_eq!(next(&Outcome::Rejected("550".into()), 1, 1.0), Next::Done(MailStatus::Failed));

@@ -2,7 +2,7 @@
 //!
 //! In the order in which a message passes through, with the type that it then has:
 //! 1. [`intake`] records direct messages; those of automations and campaigns are in the queue already.
-//! 2. [`dispatch`] chooses the next queue and begins a batch of its messages: `Claimed`.
+//! 2. [`dispatch`] chooses the next queue and begins a batch of its messages: `ClaimedMessage`.
 //! 3. [`load`] reads what they need: recipients, templates, suppressions, frequency caps: `Loaded`.
 //! 4. [`attempt`] renders each ([`render`]: `Rendered`) and has it sent by a provider of its channel ([`routes`], [`provider`]:
 //!    `Outcome`).
@@ -36,7 +36,7 @@ use database::jumps::DueClock;
 use domain::message::{Channel, Queue};
 use jiff::SignedDuration;
 use kernel::clock::Clock;
-use kernel::shutdown::{DRAIN, Shutdown, drained};
+use kernel::shutdown::{DRAIN_TIMEOUT, Shutdown, drained};
 use rate_limits::Buckets;
 use runtime::clock;
 use runtime::startup::{self, Connected};
@@ -50,7 +50,7 @@ use dispatch::owners::Owners;
 use dispatch::takeover::Takeovers;
 use limits::Limits;
 use load::templates::Templates;
-use provider::{MailProvider, Outside, apns};
+use provider::{MailProvider, ProviderContext, apns};
 use routes::Route;
 use settle::Settler;
 
@@ -66,7 +66,7 @@ pub struct App {
     pub bus: Bus,
     pub clock: Clock,
     pub channels: Channels,
-    pub outside: Outside,
+    pub provider_context: ProviderContext,
     pub shutdown: Shutdown,
     templates: Templates,
     owners: Arc<Owners>,
@@ -95,9 +95,15 @@ impl App {
         let prefix = &bus.config.stream_prefix;
         let buckets = config.redis.clone().map(|server| Buckets::start(server, prefix, shutdown.clone()));
         let limits = Limits::new(buckets.map(|buckets| (buckets, config.master_keys.clone())), config.replicas);
-        let (http, addresses) = (config.http.clone(), config.addresses.clone());
+        let (http, provider_urls) = (config.http.clone(), config.provider_urls.clone());
         Arc::new(Self {
-            outside: Outside { http, addresses, clock: clock.clone(), apns_tokens: apns::Tokens::default(), limits },
+            provider_context: ProviderContext {
+                http,
+                provider_urls,
+                clock: clock.clone(),
+                apns_tokens: apns::Tokens::default(),
+                limits,
+            },
             templates: Templates::default(),
             owners,
             dispatcher,
@@ -125,7 +131,7 @@ impl App {
     }
 }
 
-/// Delivers until shutdown, then waits for the tasks to end. Returns false if they do not end within [`DRAIN`].
+/// Delivers until shutdown, then waits for the tasks to end. Returns false if they do not end within [`DRAIN_TIMEOUT`].
 pub async fn run(app: Arc<App>) -> bool {
     app.tasks.spawn(channels::watch(app.clone()));
     for channel in app.config.channels.clone() {
@@ -153,7 +159,7 @@ pub async fn run(app: Arc<App>) -> bool {
         app.tasks.spawn(dispatch::ready::poll(app.clone()));
     }
     app.shutdown.cancelled().await;
-    let drained = drained(&app.tasks, DRAIN).await;
+    let drained = drained(&app.tasks, DRAIN_TIMEOUT).await;
     // Flush the last acknowledgements.
     let _ = tokio::time::timeout(FLUSH, app.bus.client.flush()).await;
     drained

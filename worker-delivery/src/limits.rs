@@ -4,7 +4,7 @@
 //! Tokens are taken before messages are begun; messages without tokens wait in their queue. Unspent tokens are reused by this worker
 //! within a second, then expire.
 
-mod level;
+mod local_bucket;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,13 +14,13 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kernel::ids::ProjectId;
-use rate_limits::{Buckets, Lease, Terms};
+use rate_limits::{BucketTerms, Buckets, Lease};
 use secrets::MasterKeys;
 use store_projects::channels::ChannelSettings;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use level::Level;
+use local_bucket::LocalBucket;
 
 /// How long an unspent token can be reused.
 const TOKEN_TTL: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ impl Limits {
             accounts.insert(bucket, Arc::downgrade(&account));
             account
         });
-        Some(Limit { account, terms: level::terms(per_second.into()), per_second })
+        Some(Limit { account, terms: local_bucket::terms(per_second.into()), per_second })
     }
 }
 
@@ -86,16 +86,16 @@ struct Account {
     bucket: String,
     inner: Arc<Inner>,
     /// Used while Redis is unavailable.
-    own: Mutex<Level>,
+    local: Mutex<LocalBucket>,
     /// When each unspent token was taken.
     spare: Mutex<Vec<Instant>>,
     /// When tokens may be available again: for other calls, for urgent ones.
-    again_at: Mutex<[Option<Instant>; 2]>,
+    retry_at: Mutex<[Option<Instant>; 2]>,
 }
 
 impl Account {
     fn new(bucket: String, inner: Arc<Inner>) -> Self {
-        Self { bucket, inner, own: Mutex::default(), spare: Mutex::default(), again_at: Mutex::default() }
+        Self { bucket, inner, local: Mutex::default(), spare: Mutex::default(), retry_at: Mutex::default() }
     }
 
     fn spare(&self, max: usize) -> usize {
@@ -131,14 +131,14 @@ impl Drop for Token {
 #[derive(Clone)]
 pub struct Limit {
     account: Arc<Account>,
-    terms: Terms,
+    terms: BucketTerms,
     per_second: u32,
 }
 
 impl Limit {
     /// Returns when tokens may be available again, if the bucket was empty a moment ago.
-    pub fn again_at(&self, urgent: bool) -> Option<Instant> {
-        locked(&self.account.again_at)[usize::from(urgent)].filter(|at| *at > Instant::now())
+    pub fn retry_at(&self, urgent: bool) -> Option<Instant> {
+        locked(&self.account.retry_at)[usize::from(urgent)].filter(|at| *at > Instant::now())
     }
 
     /// Takes up to `max` tokens. Urgent calls may also take the reserve.
@@ -151,23 +151,23 @@ impl Limit {
 
     async fn lease(&self, urgent: bool, max: usize) -> usize {
         let max = u32::try_from(max).unwrap_or(u32::MAX);
-        let of = |terms| if urgent { level::urgent(terms) } else { terms };
+        let of = |terms| if urgent { local_bucket::urgent(terms) } else { terms };
         let (account, inner) = (&self.account, &self.account.inner);
         let shared = match &inner.buckets {
             Some((buckets, _)) => buckets.lease(&account.bucket, of(self.terms), max).await,
             None => None,
         };
-        let mut own = locked(&account.own);
+        let mut local = locked(&account.local);
         let lease: Lease = match shared {
             Some(lease) => {
-                own.forget();
+                local.forget();
                 lease
             }
-            None => own.lease(of(self.own_share()), max, Instant::now()),
+            None => local.lease(of(self.local_terms()), max, Instant::now()),
         };
-        drop(own);
+        drop(local);
         let again = if lease.taken < max { lease.wait.max(MIN_POLL) } else { Duration::ZERO };
-        locked(&account.again_at)[usize::from(urgent)] = Some(Instant::now() + again);
+        locked(&account.retry_at)[usize::from(urgent)] = Some(Instant::now() + again);
         lease.taken as usize
     }
 
@@ -178,11 +178,11 @@ impl Limit {
             if let Some(token) = self.take(urgent, 1).await.pop() {
                 return Ok(token);
             }
-            let again_at = self.again_at(urgent).unwrap_or_else(Instant::now);
-            if again_at > until {
-                return Err(again_at.saturating_duration_since(Instant::now()));
+            let retry_at = self.retry_at(urgent).unwrap_or_else(Instant::now);
+            if retry_at > until {
+                return Err(retry_at.saturating_duration_since(Instant::now()));
             }
-            tokio::time::sleep_until(again_at).await;
+            tokio::time::sleep_until(retry_at).await;
         }
     }
 
@@ -195,16 +195,16 @@ impl Limit {
     pub async fn pause(&self, time: Duration) {
         let time = time.min(MAX_PAUSE);
         let (account, inner) = (&self.account, &self.account.inner);
-        locked(&account.own).pause(time, Instant::now());
+        locked(&account.local).pause(time, Instant::now());
         locked(&account.spare).clear();
-        *locked(&account.again_at) = [Some(Instant::now() + time); 2];
+        *locked(&account.retry_at) = [Some(Instant::now() + time); 2];
         if let Some((buckets, _)) = &inner.buckets {
-            buckets.rest(&account.bucket, self.terms, time).await;
+            buckets.block(&account.bucket, self.terms, time).await;
         }
     }
 
-    fn own_share(&self) -> Terms {
-        level::terms(f64::from(self.per_second) / f64::from(self.account.inner.replicas))
+    fn local_terms(&self) -> BucketTerms {
+        local_bucket::terms(f64::from(self.per_second) / f64::from(self.account.inner.replicas))
     }
 
     /// Status reason of a deferred message.

@@ -15,8 +15,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const WORKER: Worker = Worker {
     name: "worker-delivery",
     admin_port: ADMIN_PORT,
-    working: "delivering",
-    unfinished: "stopped before all calls ended; their messages are taken over when the leases expire",
+    started_message: "delivering",
+    unfinished_message: "stopped before all calls ended; their messages are taken over when the leases expire",
 };
 
 #[tokio::main]

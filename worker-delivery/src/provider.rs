@@ -23,14 +23,14 @@ use kernel::clock::Clock;
 use lettre::message::Mailbox;
 use uuid::Uuid;
 
-use crate::config::Addresses;
+use crate::config::ProviderUrls;
 use crate::limits::Limits;
 
 /// What provider clients need besides their settings.
 #[derive(Clone)]
-pub struct Outside {
+pub struct ProviderContext {
     pub http: HttpClient,
-    pub addresses: Addresses,
+    pub provider_urls: ProviderUrls,
     pub clock: Clock,
     pub apns_tokens: apns::Tokens,
     pub limits: Limits,
@@ -80,7 +80,7 @@ impl Outcome {
     }
 
     /// The text of the outcome; of an acceptance, the ID.
-    pub fn words(&self) -> &str {
+    pub fn text(&self) -> &str {
         match self {
             Self::Accepted(text)
             | Self::Rejected(text)
@@ -98,9 +98,9 @@ impl Outcome {
 /// Status reason of a message that is too large.
 pub const TOO_LARGE: &str = "payload_too_large";
 
-/// Sends one kind of parcel, with one call each and a time limit.
+/// Sends one kind of payload, with one call each and a time limit.
 pub trait Provider: Send + Sync + 'static {
-    type Parcel: Sync;
+    type Payload: Sync;
 
     /// Name in the ledger.
     fn name(&self) -> &'static str;
@@ -118,7 +118,7 @@ pub trait Provider: Send + Sync + 'static {
         std::future::ready(Ok(None))
     }
 
-    fn send(&self, parcel: &Self::Parcel) -> impl Future<Output = Outcome> + Send;
+    fn send(&self, payload: &Self::Payload) -> impl Future<Output = Outcome> + Send;
 
     /// Closes idle connections.
     fn reap(&self) {}
@@ -152,7 +152,7 @@ pub enum MailProvider {
 }
 
 impl Provider for MailProvider {
-    type Parcel = Email;
+    type Payload = Email;
 
     fn name(&self) -> &'static str {
         match self {

@@ -5,11 +5,11 @@ mod scan;
 mod text;
 pub mod tracked;
 
-use domain::push_url::{self, NotOpened};
+use domain::push_url::{self, InvalidPushUrl};
 use domain::recipient::Recipient;
 use jiff::Timestamp;
 use serde_json::Value;
-use store_sending::messages::claim::Claimed;
+use store_sending::messages::claim::ClaimedMessage;
 use template::personalization::{self, Personalization, has_markup, with_line_breaks};
 use template::{Escape, Limits, ParseError, RenderError, Template, one_line};
 
@@ -35,7 +35,7 @@ impl Compiled {
     }
 
     /// Adds the source of the URL that a push opens, if any.
-    pub fn opening(self, url: Option<&str>) -> Result<Self, ParseError> {
+    pub fn with_url(self, url: Option<&str>) -> Result<Self, ParseError> {
         let names_preferences = self.names_preferences || url.is_some_and(|url| url.contains(PREFERENCES_URL));
         Ok(Self { names_preferences, url: url.map(Template::parse).transpose()?, ..self })
     }
@@ -56,7 +56,7 @@ pub enum Source<'a> {
 /// Renders a mail.
 pub fn email(
     source: &Source<'_>,
-    message: &Claimed,
+    message: &ClaimedMessage,
     recipient: &Recipient,
     now: Timestamp,
 ) -> Result<Rendered, Unrenderable> {
@@ -82,13 +82,13 @@ pub enum Unrenderable {
     #[error("{part}: {error}")]
     Limit { part: &'static str, error: RenderError },
     #[error("url: {0}")]
-    Url(#[from] NotOpened),
+    Url(#[from] InvalidPushUrl),
 }
 
 /// Renders a template for a recipient.
 pub fn from_template(
     template: &Compiled,
-    message: &Claimed,
+    message: &ClaimedMessage,
     recipient: &Recipient,
     now: Timestamp,
 ) -> Result<Rendered, Unrenderable> {
@@ -100,7 +100,7 @@ pub fn from_template(
 
 /// Renders a direct message's own content. A body without tags is plain text. Content that does not parse (the gateway refuses such
 /// content) is sent unchanged.
-pub fn from_content(message: &Claimed, recipient: &Recipient, now: Timestamp) -> Result<Rendered, Unrenderable> {
+pub fn from_content(message: &ClaimedMessage, recipient: &Recipient, now: Timestamp) -> Result<Rendered, Unrenderable> {
     let OwnContent { subject, body } = own_content(message);
     let markup = has_markup(body);
     let escape = if markup { Escape::Html } else { Escape::None };
@@ -126,7 +126,7 @@ struct OwnContent<'a> {
 
 /// Returns a message's own subject and body. Any channel accepts either form of the request: a title serves as the subject, and HTML
 /// compiled from an MJML body as the body.
-fn own_content(message: &Claimed) -> OwnContent<'_> {
+fn own_content(message: &ClaimedMessage) -> OwnContent<'_> {
     let field = |name: &str| message.content.get(name).and_then(Value::as_str).unwrap_or("");
     let first_of = |name, other| Some(field(name)).filter(|text| !text.is_empty()).unwrap_or(field(other));
     OwnContent { subject: first_of("subject", "title"), body: first_of("compiled", "body") }
@@ -141,7 +141,7 @@ struct Evaluated {
 
 fn evaluated(
     template: &Compiled,
-    message: &Claimed,
+    message: &ClaimedMessage,
     recipient: &Recipient,
     now: Timestamp,
     escape: Escape,
@@ -172,8 +172,8 @@ mod tests {
 
     use super::*;
 
-    fn message(data: Value) -> Claimed {
-        Claimed {
+    fn message(data: Value) -> ClaimedMessage {
+        ClaimedMessage {
             project: ProjectId(Uuid::from_u128(1)),
             id: Uuid::from_u128(2),
             user_id: Uuid::from_u128(3),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     fn direct(content: Value) -> Rendered {
-        let message = Claimed { content, lane: Lane::Direct, ..message(json!({ "code": 7 })) };
+        let message = ClaimedMessage { content, lane: Lane::Direct, ..message(json!({ "code": 7 })) };
         from_content(&message, &ann(), kernel::clock::from_ms(0)).unwrap()
     }
 
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_tags_keeps_its_lines() {
+    fn text_without_tags_keeps_its_line_breaks() {
         let mail = render("", "Hi {{ name }},\n\nbye", json!({}));
         assert_eq!(mail.html, "Hi Ann &lt;b&gt;,<br>\n<br>\nbye");
         assert_eq!(mail.text.trim_end(), "Hi Ann <b>,\n\nbye");
@@ -266,15 +266,15 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_url_names_is_made_too() {
-        let push = |url| Compiled::new(1, "", "x").unwrap().opening(url).unwrap();
+    fn preferences_link_in_the_url_is_detected() {
+        let push = |url| Compiled::new(1, "", "x").unwrap().with_url(url).unwrap();
         assert!(push(Some("{{ preferencesUrl }}")).names_preferences);
         assert!(!push(Some("/settings")).names_preferences);
         assert!(!push(None).names_preferences);
     }
 
     #[test]
-    fn an_endless_template_fails_with_its_line() {
+    fn endless_template_fails_with_its_line() {
         let loops = "x\n{% for i in (1..100000) %}{% for j in (1..100000) %}y{% endfor %}{% endfor %}";
         let template = Compiled::new(1, "", loops).unwrap();
         let error = from_template(&template, &message(json!({})), &ann(), kernel::clock::from_ms(0)).unwrap_err();
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn deeply_nested_and_large_html_is_survived() {
+    fn deeply_nested_and_large_html_is_rendered() {
         for html in ["<div>".repeat(20_000), "<table><tr><td>".repeat(300), "<b>x</b> ".repeat(20_000)] {
             let mail = direct(json!({ "subject": "", "body": html }));
             assert_eq!(mail.html, html);

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use domain::message::Lane;
 use kernel::metric_name::Metric;
-use kernel::shutdown::{CALL, DRAIN};
+use kernel::shutdown::{CALL_TIMEOUT, DRAIN_TIMEOUT};
 use kernel::trace_context::TraceContext;
-use store_sending::messages::claim::Claimed;
+use store_sending::messages::claim::ClaimedMessage;
 use tokio::time::Instant;
 use trace::{Kind, Span};
 
@@ -32,8 +32,8 @@ const _: () = assert!(fits_into_drain(MAX_TOKEN_WAIT, smtp::MAX_SESSION_WAIT));
 const _: () = assert!(fits_into_drain(MAX_PUSH_TOKEN_WAIT, Duration::ZERO));
 
 const fn fits_into_drain(token_wait: Duration, session_wait: Duration) -> bool {
-    let longest = token_wait.as_millis() + session_wait.as_millis() + CALL.as_millis();
-    longest + WRITE_RESERVE.as_millis() <= DRAIN.as_millis()
+    let longest = token_wait.as_millis() + session_wait.as_millis() + CALL_TIMEOUT.as_millis();
+    longest + WRITE_RESERVE.as_millis() <= DRAIN_TIMEOUT.as_millis()
 }
 
 /// Options of one call.
@@ -55,7 +55,7 @@ impl Call {
     pub const STANDALONE: Self =
         Self { ignore_circuit: false, urgent: true, max_wait: MAX_TOKEN_WAIT, token: None, trace: None };
 
-    pub fn of(message: &Claimed, token: Option<Token>) -> Self {
+    pub fn of(message: &ClaimedMessage, token: Option<Token>) -> Self {
         let (ignore_circuit, urgent) = (judge::is_test(message), message.lane == Lane::Direct);
         Self { ignore_circuit, urgent, max_wait: MAX_TOKEN_WAIT, token, trace: message.trace }
     }
@@ -68,10 +68,10 @@ impl Call {
 }
 
 /// Calls a provider, and records metrics and a span. Provider texts may contain personal data and are not recorded.
-pub async fn call_provider<P: Provider>(provider: &P, parcel: &P::Parcel, trace: Option<TraceContext>) -> Outcome {
+pub async fn call_provider<P: Provider>(provider: &P, payload: &P::Payload, trace: Option<TraceContext>) -> Outcome {
     let mut hop = Span::child(trace, "call provider", Kind::Client);
     let begun = Instant::now();
-    let outcome = provider.send(parcel).await;
+    let outcome = provider.send(payload).await;
     metrics::histogram!(Metric::ProviderSeconds, "provider" => provider.name(), "outcome" => outcome.name())
         .record(begun.elapsed());
     if hop.is_recording() {
@@ -137,7 +137,7 @@ impl<P: Provider> Route<P> {
     }
 
     /// Calls the provider, unless the circuit is open or the account's rate limit is reached.
-    pub async fn send(&self, parcel: &P::Parcel, call: Call) -> Outcome {
+    pub async fn send(&self, payload: &P::Payload, call: Call) -> Outcome {
         let provider = match &self.provider {
             Ok(provider) => provider,
             Err(why) => return Outcome::Misconfigured(why.clone()),
@@ -169,8 +169,8 @@ impl<P: Provider> Route<P> {
         if let Some(token) = call.token {
             token.spend();
         }
-        let outcome = call_provider(provider, parcel, trace).await;
-        self.circuit().note(&outcome, Instant::now());
+        let outcome = call_provider(provider, payload, trace).await;
+        self.circuit().record(&outcome, Instant::now());
         drop(permit);
         if let (Some(limit), Outcome::Throttled { after: Some(after), .. }) = (&self.limit, &outcome)
             && !after.is_zero()
@@ -211,7 +211,7 @@ mod tests {
     }
 
     impl Provider for Fake {
-        type Parcel = ();
+        type Payload = ();
 
         fn name(&self) -> &'static str {
             "fake"

@@ -18,7 +18,7 @@ use kernel::failpoint;
 use kernel::ids::ProjectId;
 use kernel::metric_name::Metric;
 use store_sending::capped_sends;
-use store_sending::messages::settle::{HELD, Settled, settle};
+use store_sending::messages::settle::{HELD_REASON, Settled, settle};
 use store_sending::send_chunks::{self, NewChunk};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{self, JoinSet};
@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 /// Delay between attempts. Much shorter than `takeover::GRACE`, so that after an outage outcomes are written before other workers take
 /// over expired leases.
-const RETRY_DELAY: Backoff = Backoff { first: Duration::from_millis(50), factor: 2, most: Duration::from_millis(250) };
+const RETRY_DELAY: Backoff = Backoff { initial: Duration::from_millis(50), factor: 2, max: Duration::from_millis(250) };
 /// Failures per log line: about one a minute.
 const LOG_EVERY: u32 = 250;
 /// How long the first outcome of a group waits for more.
@@ -199,7 +199,7 @@ impl Writer {
         while let Some((mut entries, mut error)) = failed_halves.pop() {
             let mut failures = 0;
             loop {
-                if (error.is_of_data() || error.is_too_slow()) && entries.len() > 1 {
+                if (error.is_data_error() || error.is_statement_timeout()) && entries.len() > 1 {
                     let other = entries.split_off(entries.len() / 2);
                     for half in [entries, other] {
                         match self.write(&half).await {
@@ -209,7 +209,7 @@ impl Writer {
                     }
                     break;
                 }
-                if error.is_of_data() {
+                if error.is_data_error() {
                     self.write_without_texts(entries, &error, &mut failed_halves).await;
                     break;
                 }
@@ -316,7 +316,7 @@ impl Writer {
 fn retries(entries: &[&Entry], queued: &HashSet<Uuid>, delays_from: Timestamp) -> Vec<NewChunk> {
     let mut chunks: BTreeMap<_, Vec<Uuid>> = BTreeMap::new();
     for Entry { member, settled, .. } in entries.iter().filter(|entry| queued.contains(&entry.settled.id)) {
-        let is_held = settled.reason.as_deref().is_some_and(|reason| reason.starts_with(HELD));
+        let is_held = settled.reason.as_deref().is_some_and(|reason| reason.starts_with(HELD_REASON));
         let due_at = reschedule::rounded(settled.due_at.unwrap_or(delays_from), delays_from);
         chunks.entry((member.queue, member.campaign, is_held, due_at)).or_default().push(settled.id);
     }

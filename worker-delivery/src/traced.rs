@@ -2,12 +2,12 @@
 
 use std::time::SystemTime;
 
-use store_sending::messages::claim::Claimed;
+use store_sending::messages::claim::ClaimedMessage;
 use store_sending::messages::settle::Settled;
 use trace::{Kind, Span};
 
 /// Starts the span from the claim, which was just committed, to the settling of a message. Later spans become its children.
-pub fn begin(message: &mut Claimed, claimed_since: SystemTime) -> Span {
+pub fn begin(message: &mut ClaimedMessage, claimed_since: SystemTime) -> Span {
     if message.trace.is_none() {
         return Span::default();
     }
@@ -23,7 +23,7 @@ pub fn begin(message: &mut Claimed, claimed_since: SystemTime) -> Span {
 }
 
 /// Records the outcome that is about to be written.
-pub fn judged(span: &mut Span, settled: &Settled) {
+pub fn record_outcome(span: &mut Span, settled: &Settled) {
     if !span.is_recording() {
         return;
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use database::StoreError;
 use http::{Method, Request, Uri};
-use http_client::{Answer, CallError};
+use http_client::{CallError, HttpResponse};
 use jiff::Timestamp;
 use kernel::clock::rfc3339;
 use kernel::failpoint;
@@ -20,7 +20,7 @@ use kernel::fair_share::{FairSlot, FairSlots};
 use kernel::ids::ProjectId;
 use kernel::metric_name::Metric;
 use store_projects::webhook_endpoints::{self, DueEndpoint};
-use store_sending::webhook_deliveries::claim::{self, Claimed, End, Try};
+use store_sending::webhook_deliveries::claim::{self, CallAttempt, CallOutcome, ClaimedDelivery};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -42,7 +42,7 @@ const MAX_RESPONSE_BYTES: usize = 1_024;
 
 type Key = (ProjectId, Uuid);
 
-struct Sender {
+struct WebhookSender {
     app: Arc<App>,
     slots: FairSlots,
     /// Number of open lanes, by endpoint.
@@ -53,7 +53,7 @@ struct Sender {
 /// Sends due webhooks until shutdown. Calls in flight still complete afterwards.
 pub async fn send_due(app: Arc<App>) {
     let (slots, lanes, wake) = (FairSlots::new(MAX_PER_OWNER), Mutex::default(), Notify::new());
-    let sender = Arc::new(Sender { app, slots, lanes, wake });
+    let sender = Arc::new(WebhookSender { app, slots, lanes, wake });
     let shutdown = sender.app.shutdown.clone();
     while !shutdown.is_cancelled() {
         if let Err(error) = sender.poll_once().await {
@@ -69,7 +69,7 @@ pub async fn send_due(app: Arc<App>) {
 
 /// A lane makes one call at a time to one endpoint.
 struct Lane {
-    sender: Arc<Sender>,
+    sender: Arc<WebhookSender>,
     endpoint: Arc<DueEndpoint>,
     started: Instant,
     _slot: FairSlot,
@@ -88,7 +88,7 @@ impl Drop for Lane {
     }
 }
 
-impl Sender {
+impl WebhookSender {
     /// Opens lanes to endpoints with due deliveries, within their owners' shares.
     async fn poll_once(self: &Arc<Self>) -> Result<(), StoreError> {
         let db = self.app.store.connection().await?;
@@ -110,7 +110,7 @@ impl Sender {
             let endpoint = Arc::new(endpoint);
             let claimed = match self.claim(&endpoint, slots.len()).await {
                 Ok(claimed) => claimed,
-                Err(error) if error.is_unavailable() && !error.is_too_slow() => return Err(error),
+                Err(error) if error.is_unavailable() && !error.is_statement_timeout() => return Err(error),
                 Err(error) => {
                     let (project, endpoint) = (endpoint.project, endpoint.id);
                     tracing::warn!(%project, %endpoint, %error, "cannot claim webhooks");
@@ -128,14 +128,14 @@ impl Sender {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied().unwrap_or(0)
     }
 
-    fn open(self: &Arc<Self>, endpoint: Arc<DueEndpoint>, first: Claimed, slot: FairSlot) {
+    fn open(self: &Arc<Self>, endpoint: Arc<DueEndpoint>, first: ClaimedDelivery, slot: FairSlot) {
         let key = (endpoint.project, endpoint.id);
         *self.lanes.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
         let lane = Lane { sender: self.clone(), endpoint, started: Instant::now(), _slot: slot };
         self.app.tasks.spawn(lane.run(first));
     }
 
-    async fn claim(&self, endpoint: &DueEndpoint, max: usize) -> Result<Vec<Claimed>, StoreError> {
+    async fn claim(&self, endpoint: &DueEndpoint, max: usize) -> Result<Vec<ClaimedDelivery>, StoreError> {
         let now = self.app.clock.now();
         let lease = now.checked_add(self.app.config.lease).unwrap_or(now);
         let db = self.app.store.connection().await?;
@@ -149,7 +149,7 @@ impl Sender {
 
 impl Lane {
     /// Sends deliveries while calls succeed and more are due.
-    async fn run(self, first: Claimed) {
+    async fn run(self, first: ClaimedDelivery) {
         let mut next = Some(first);
         while let Some(delivery) = next.take() {
             let succeeded = self.deliver(&delivery).await;
@@ -167,7 +167,7 @@ impl Lane {
     }
 
     /// Makes one call and settles it. Returns whether it succeeded.
-    async fn deliver(&self, delivery: &Claimed) -> bool {
+    async fn deliver(&self, delivery: &ClaimedDelivery) -> bool {
         let (app, endpoint) = (&self.sender.app, &self.endpoint);
         let started = app.clock.now();
         let outcome = self.call(delivery, started).await;
@@ -177,7 +177,7 @@ impl Lane {
         metrics::counter!(Metric::WebhooksSent, "outcome" => if verdict.error.is_none() { "delivered" } else { "failed" })
             .increment(1);
         let answer = outcome.as_ref().ok();
-        let attempt = Try {
+        let attempt = CallAttempt {
             at: rfc3339(started),
             duration_ms: (ended.as_millisecond() - started.as_millisecond()).max(0),
             status: answer.map(|answer| answer.status.as_u16()),
@@ -194,17 +194,17 @@ impl Lane {
 
     async fn settle(
         &self,
-        delivery: &Claimed,
-        attempt: &Try,
+        delivery: &ClaimedDelivery,
+        attempt: &CallAttempt,
         verdict: &Verdict,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let (project, endpoint) = (delivery.project, delivery.endpoint);
         let later = |delay: Duration| now.checked_add(delay).unwrap_or(now);
         let end = match verdict.next {
-            Next::Done => End::Delivered,
-            Next::Again(delay) => End::Again(later(delay)),
-            Next::GiveUp => End::Failed,
+            Next::Done => CallOutcome::Delivered,
+            Next::Again(delay) => CallOutcome::Retry(later(delay)),
+            Next::GiveUp => CallOutcome::Failed,
         };
         let mut db = self.sender.app.store.connection().await?;
         if !claim::settle(&db, delivery, attempt, end).await? {
@@ -212,9 +212,10 @@ impl Lane {
         }
         if verdict.error.is_none() {
             // Reads the row, not the lane's state: another lane's call may have failed meanwhile.
-            return webhook_endpoints::recovered(&db, project, endpoint).await;
+            return webhook_endpoints::record_success(&db, project, endpoint).await;
         }
-        let failed = webhook_endpoints::failed(&db, project, endpoint, verdict.back_off.map(later), now).await?;
+        let failed =
+            webhook_endpoints::record_failure(&db, project, endpoint, verdict.back_off.map(later), now).await?;
         let Some((since, failures)) = failed else { return Ok(()) };
         let failing_for = Duration::from_millis((now.as_millisecond() - since.as_millisecond()).max(0).unsigned_abs());
         let Some(reason) = verdict.disables(failing_for, failures) else { return Ok(()) };
@@ -225,7 +226,7 @@ impl Lane {
         tx.commit().await.map_err(StoreError::from)
     }
 
-    async fn call(&self, delivery: &Claimed, now: Timestamp) -> Result<Answer, CallError> {
+    async fn call(&self, delivery: &ClaimedDelivery, now: Timestamp) -> Result<HttpResponse, CallError> {
         let (app, refused) = (&self.sender.app, |why: &str| CallError::Refused(why.to_owned()));
         let Some(secrets) = &self.endpoint.secrets else {
             let (project, endpoint) = (delivery.project, delivery.endpoint);
@@ -249,7 +250,7 @@ impl Lane {
 }
 
 /// Returns the start of a response as text that the database accepts.
-fn first_bytes(answer: &Answer) -> String {
+fn first_bytes(answer: &HttpResponse) -> String {
     let bytes = &answer.body[..answer.body.len().min(MAX_RESPONSE_BYTES)];
     String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}")
 }

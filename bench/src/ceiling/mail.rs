@@ -20,8 +20,8 @@ impl BareMailer {
             let stream = TcpStream::connect(to).await?;
             stream.set_nodelay(true)?;
             let mut session = BufReader::new(stream);
-            answered(&mut session, b'2').await?;
-            say(&mut session, b"EHLO bench\r\n", b'2').await?;
+            expect_reply(&mut session, b'2').await?;
+            command(&mut session, b"EHLO bench\r\n", b'2').await?;
             all.push(Mutex::new(session));
         }
         Ok(Self { sessions: all, mail })
@@ -30,20 +30,20 @@ impl BareMailer {
     /// Sends one mail over session `nth` modulo the number of sessions.
     pub async fn send(&self, nth: u64) -> Result<()> {
         let session = &mut *self.sessions[nth as usize % self.sessions.len()].lock().await;
-        say(session, b"MAIL FROM:<shop@example.com>\r\n", b'2').await?;
-        say(session, b"RCPT TO:<ann@example.com>\r\n", b'2').await?;
-        say(session, b"DATA\r\n", b'3').await?;
-        say(session, &self.mail, b'2').await
+        command(session, b"MAIL FROM:<shop@example.com>\r\n", b'2').await?;
+        command(session, b"RCPT TO:<ann@example.com>\r\n", b'2').await?;
+        command(session, b"DATA\r\n", b'3').await?;
+        command(session, &self.mail, b'2').await
     }
 }
 
-async fn say(session: &mut BufReader<TcpStream>, words: &[u8], expected: u8) -> Result<()> {
+async fn command(session: &mut BufReader<TcpStream>, words: &[u8], expected: u8) -> Result<()> {
     session.get_mut().write_all(words).await?;
-    answered(session, expected).await
+    expect_reply(session, expected).await
 }
 
 /// Reads a reply, which may span several lines.
-async fn answered(session: &mut BufReader<TcpStream>, expected: u8) -> Result<()> {
+async fn expect_reply(session: &mut BufReader<TcpStream>, expected: u8) -> Result<()> {
     let mut line = String::new();
     loop {
         line.clear();

@@ -34,14 +34,14 @@ pub async fn rate(bus: &Bus, bytes: usize, window: usize, time: Duration) -> Res
 async fn publish(bus: &Bus, bytes: usize, window: usize, time: Duration) -> Result<f64> {
     let inbox = bus.client.new_inbox();
     let mut acks = bus.client.subscribe(inbox.clone()).await?;
-    let room = Arc::new(Semaphore::new(window));
-    let given_back = room.clone();
+    let permits = Arc::new(Semaphore::new(window));
+    let released = permits.clone();
     let counting = tokio::spawn(async move {
         while let Some(ack) = acks.next().await {
             if ack.payload.windows(7).any(|w| w == b"\"error\"") {
                 bail!("the ceiling's stream rejected a message: {}", String::from_utf8_lossy(&ack.payload));
             }
-            given_back.add_permits(1);
+            released.add_permits(1);
         }
         Ok(())
     });
@@ -49,12 +49,12 @@ async fn publish(bus: &Bus, bytes: usize, window: usize, time: Duration) -> Resu
     let started = Instant::now();
     let mut sent = 0_u64;
     while started.elapsed() < time && !counting.is_finished() {
-        room.acquire().await?.forget();
+        permits.acquire().await?.forget();
         bus.client.publish_with_reply(SUBJECT, inbox.clone(), payload.clone()).await?;
         sent += 1;
     }
     // All messages are acknowledged once every permit of the window is free.
-    let all = room.acquire_many(u32::try_from(window)?);
+    let all = permits.acquire_many(u32::try_from(window)?);
     let answered = tokio::time::timeout(Duration::from_secs(10), all).await.is_ok();
     let seconds = started.elapsed().as_secs_f64();
     counting.abort();

@@ -77,7 +77,7 @@ fn rows(dice: &mut Dice) -> Rows {
         let project = tenants::project(dice.below(tenants::PROJECTS));
         rows.projects.push(project.0);
         rows.names.push(tenants::event_name(dice.below(tenants::EVENT_NAMES)));
-        rows.users.push(tenants::person(project, dice.below(100)));
+        rows.users.push(tenants::user_id(project, dice.below(100)));
         rows.properties.push(item::properties(dice));
     }
     rows

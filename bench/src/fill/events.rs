@@ -12,7 +12,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
-use super::people;
+use super::users;
 use super::{BIG, CONNECTIONS, DAY_MS, DAYS, Shares};
 use crate::copy;
 use crate::copy::JsonText;
@@ -99,7 +99,7 @@ impl Day {
                 let ms = end_ms - DAY_MS + (nth as i64 * DAY_MS) / total as i64;
                 let (number, name) = (self.pick_project(&mut dice), dice.below(EVENT_NAMES));
                 let project = self.projects[number as usize];
-                let user = people::id(project, dice.below(self.users.of(number) as u32));
+                let user = users::id(project, dice.below(self.users.of(number) as u32));
                 let (id, at) = (ids::timed(ms, dice.ten_bytes()), from_ms(ms));
                 let properties = JsonText(item::properties(&mut dice));
                 let (none, no_text): (Option<Uuid>, Option<&str>) = (None, None);

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_are_understood() {
+    fn response_heads_are_parsed() {
         let answer = b"HTTP/1.1 202 Accepted\r\nX: y\r\nContent-Length: 12\r\n\r\n{}";
         let end = head_end(answer).unwrap();
         assert_eq!((end, content_length(&answer[..end])), (answer.len() - 2, Some(12)));

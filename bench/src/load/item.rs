@@ -12,18 +12,18 @@ pub const ANONYMOUS: &str = "anon-0000000000000000";
 
 /// The user that an event names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum UserRef {
     Known(u32),
     /// A new anonymous user, whom the next profile update identifies.
     Anonymous,
 }
 
 /// Builds a track item. `kind` is inserted before the fields, as batches require.
-pub fn track(dice: &mut Dice, who: Who, sent_at: &str, kind: &str) -> String {
+pub fn track(dice: &mut Dice, who: UserRef, sent_at: &str, kind: &str) -> String {
     let name = tenants::event_name(dice.below(tenants::EVENT_NAMES));
     let who = match who {
-        Who::Known(person) => format!(r#""user_id":"{}""#, tenants::external_id(person)),
-        Who::Anonymous => format!(r#""anonymous_id":"{ANONYMOUS}""#),
+        UserRef::Known(user) => format!(r#""user_id":"{}""#, tenants::external_id(user)),
+        UserRef::Anonymous => format!(r#""anonymous_id":"{ANONYMOUS}""#),
     };
     let head = format!(r#"{{{kind}"id":"{ID}","event":"{name}",{who},"timestamp":"{sent_at}","properties":"#);
     let properties = properties_of(dice, (EVENT_BYTES + kind.len()).saturating_sub(head.len() + 1));
@@ -31,18 +31,18 @@ pub fn track(dice: &mut Dice, who: Who, sent_at: &str, kind: &str) -> String {
 }
 
 /// Builds a profile update that identifies the anonymous user.
-pub fn identify(dice: &mut Dice, person: u32, kind: &str) -> String {
+pub fn identify(dice: &mut Dice, user: u32, kind: &str) -> String {
     format!(
         r#"{{{kind}"id":"{ID}","user_id":"{}","anonymous_id":"{ANONYMOUS}","properties":{{"plan":"pro","visits":{},"locale":"de-DE"}}}}"#,
-        tenants::external_id(person),
+        tenants::external_id(user),
         dice.below(1_000)
     )
 }
 
 /// Builds a mail to one user, with inline content.
-pub fn message(person: u32) -> String {
+pub fn message(user: u32) -> String {
     let text = "Three items of your order left our store this morning, and should arrive by tomorrow noon.";
-    let who = tenants::external_id(person);
+    let who = tenants::external_id(user);
     format!(r#"{{"userId":"{who}","channel":"EMAIL","subject":"Your order is on its way","body":"<p>{text}</p>"}}"#)
 }
 
@@ -74,9 +74,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_has_its_size_and_is_valid() {
+    fn event_has_the_specified_size_and_is_valid() {
         let mut dice = Dice::new(1);
-        for who in [Who::Known(99_999), Who::Anonymous] {
+        for who in [UserRef::Known(99_999), UserRef::Anonymous] {
             for kind in ["", r#""type":"track","#] {
                 let text = track(&mut dice, who, "2026-01-01T00:00:00.000Z", kind);
                 assert_eq!(text.len(), EVENT_BYTES + kind.len(), "{text}");

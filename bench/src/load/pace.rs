@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offered_requests_are_spread_over_connections_and_time() {
+    fn offered_requests_are_distributed_over_connections_and_time() {
         let pace = Pace::Offered(100.0);
         assert_eq!(pace.due(0, 10, 0), Some(Duration::ZERO));
         assert_eq!(pace.due(5, 10, 1), Some(Duration::from_millis(150)));

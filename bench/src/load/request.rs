@@ -1,7 +1,7 @@
 //! Prebuilt requests. IDs are written into a request's bytes just before it is sent.
 
 use crate::dice::Dice;
-use crate::load::item::{self, ANONYMOUS, ID, Who};
+use crate::load::item::{self, ANONYMOUS, ID, UserRef};
 use crate::load::shape::{Kind, Shape};
 use crate::tenants;
 
@@ -125,17 +125,17 @@ fn hex(mut number: u64, to: &mut [u8]) {
 
 fn singles(shape: Shape, host: &str, dice: &mut Dice, sent_at: &str) -> Vec<Request> {
     let mut all: Vec<Request> = Vec::with_capacity(SINGLES);
-    let (mut project, mut person) = (0, 0);
+    let (mut project, mut user) = (0, 0);
     for nth in 0..SINGLES {
         // Requests 1 and 2 share a user, and so does each repeat (4, 24, …) with the request that it repeats.
         let (merges, repeats) = (nth % 100 == 2, nth % 20 == 4);
         if !merges && !repeats {
-            (project, person) = (shape.first + dice.below(shape.projects), dice.below(shape.people));
+            (project, user) = (shape.first + dice.below(shape.projects), dice.below(shape.users));
         }
         let anonymous = nth % 100 == 1;
-        let who = if anonymous { Who::Anonymous } else { Who::Known(person) };
+        let who = if anonymous { UserRef::Anonymous } else { UserRef::Known(user) };
         let (path, body) = if merges {
-            ("/api/v1/users/identify", item::identify(dice, person, ""))
+            ("/api/v1/users/identify", item::identify(dice, user, ""))
         } else {
             (shape.kind.path(), item::track(dice, who, sent_at, ""))
         };
@@ -163,18 +163,18 @@ fn batches(shape: Shape, host: &str, dice: &mut Dice, sent_at: &str) -> Vec<Requ
     let mut last: Vec<String> = Vec::new();
     for nth in 0..BATCHES {
         if nth % 2 == 0 {
-            (project, one) = (shape.first + dice.below(shape.projects), dice.below(shape.people));
+            (project, one) = (shape.first + dice.below(shape.projects), dice.below(shape.users));
         }
         // Every tenth item of every second batch: 5 % of all items.
         let repeats = |position: usize| nth % 2 == 1 && position % 10 == 7;
         let items: Vec<String> = (0..Kind::BATCH as usize)
             .map(|position| {
-                let person = if shape.kind == Kind::BatchOfOne { one } else { dice.below(shape.people) };
+                let user = if shape.kind == Kind::BatchOfOne { one } else { dice.below(shape.users) };
                 match position {
-                    50 => item::track(dice, Who::Anonymous, sent_at, kind),
-                    51 => item::identify(dice, person, r#""type":"identify","#),
+                    50 => item::track(dice, UserRef::Anonymous, sent_at, kind),
+                    51 => item::identify(dice, user, r#""type":"identify","#),
                     _ if repeats(position) => last[position].clone(),
-                    _ => item::track(dice, Who::Known(person), sent_at, kind),
+                    _ => item::track(dice, UserRef::Known(user), sent_at, kind),
                 }
             })
             .collect();
@@ -203,8 +203,8 @@ fn batches(shape: Shape, host: &str, dice: &mut Dice, sent_at: &str) -> Vec<Requ
 
 fn messages(shape: Shape, host: &str, dice: &mut Dice) -> Vec<Request> {
     let one = |_| {
-        let (project, person) = (shape.first + dice.below(shape.projects), dice.below(shape.people));
-        let body = item::message(person);
+        let (project, user) = (shape.first + dice.below(shape.projects), dice.below(shape.users));
+        let body = item::message(user);
         let bytes = post(host, shape.kind.path(), &tenants::secret_key(project), &body);
         Request { bytes, counts: Counts { items: 1, events: 0 }, changes: Vec::new() }
     };
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     fn sent(kind: Kind, requests: usize) -> (Vec<(String, Value)>, u64, u64) {
-        let shape = Shape { projects: 3, people: 20, ..Shape::new(kind) };
+        let shape = Shape { projects: 3, users: 20, ..Shape::new(kind) };
         let mut source = Requests::new(shape, "localhost", 1, 2, "2026-01-01T00:00:00.000Z");
         let (mut all, mut items, mut events) = (Vec::new(), 0, 0);
         for _ in 0..requests {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn loads_hold_what_they_say() {
+    fn loads_contain_the_specified_requests() {
         for (kind, requests) in [(Kind::Single, 1_000), (Kind::BatchOfMany, 20), (Kind::BatchOfOne, 20)] {
             let (all, items, events) = sent(kind, requests);
             assert_eq!(all.len() as u64, items);

@@ -43,12 +43,12 @@ pub struct Shape {
     pub first: u32,
     pub projects: u32,
     /// Users per project.
-    pub people: u32,
+    pub users: u32,
 }
 
 impl Shape {
     /// Creates a shape of 1,000 projects and 100,000 users.
     pub fn new(kind: Kind) -> Self {
-        Self { kind, first: 0, projects: tenants::PROJECTS, people: 100 }
+        Self { kind, first: 0, projects: tenants::PROJECTS, users: 100 }
     }
 }

@@ -16,7 +16,7 @@ use kernel::ids;
 use secrets::MasterKeys;
 use secrets::vapid::VapidKeys;
 use serde_json::{Value, json};
-use store_profiles::push_tokens::{self, Device, Said};
+use store_profiles::push_tokens::{self, Device, TokenChange};
 use store_projects::channels::{self, ChannelSettings};
 use store_projects::vapid_keys;
 use store_sending::send_chunks::{self, NewChunk};
@@ -104,28 +104,28 @@ pub async fn channels(
 pub async fn devices(
     system: &System,
     projects: Range<u32>,
-    people: u32,
+    users: u32,
     platform: Platform,
     token: impl Fn(u32) -> Result<String>,
 ) -> Result<()> {
     let now = Clock::system().now();
-    let tokens = (0..people).map(token).collect::<Result<Vec<String>>>()?;
+    let tokens = (0..users).map(token).collect::<Result<Vec<String>>>()?;
     let store = store(system)?;
     let mut db = store.connection().await?;
     let tx = db.transaction().await?;
     for project in projects.map(tenants::project) {
-        let of = |(person, token)| Said {
+        let of = |(user, token)| TokenChange {
             project,
             id: push_token::id(project, token),
-            device: Some(Device { user_id: tenants::person(project, person), platform, token }),
+            device: Some(Device { user_id: tenants::user_id(project, user), platform, token }),
             at: now,
             seq: 0,
         };
-        let mut all: Vec<Said<'_>> = (0..).zip(tokens.iter().map(String::as_str)).map(of).collect();
+        let mut all: Vec<TokenChange<'_>> = (0..).zip(tokens.iter().map(String::as_str)).map(of).collect();
         all.sort_by_key(|said| said.id);
         tx.execute("DELETE FROM push_token WHERE project_id = $1", &[&project]).await?;
         for part in all.chunks(PER_STATEMENT) {
-            push_tokens::keep(&tx, part).await?;
+            push_tokens::store(&tx, part).await?;
         }
     }
     tx.commit().await?;
@@ -178,7 +178,7 @@ const MESSAGE: &str = "project_id uuid, id uuid, user_id uuid, channel text, lan
 pub async fn messages(
     system: &System,
     projects: Range<u32>,
-    people: u32,
+    users: u32,
     (channel, template): (Channel, Uuid),
     count: u32,
 ) -> Result<Vec<Messages>> {
@@ -187,13 +187,13 @@ pub async fn messages(
     let mut writer = std::pin::pin!(copy::writer(&system.database, "message", MESSAGE).await?);
     for number in projects {
         let project = tenants::project(number);
-        let people: Vec<Uuid> = (0..people).map(|person| tenants::person(project, person)).collect();
+        let users: Vec<Uuid> = (0..users).map(|user| tenants::user_id(project, user)).collect();
         let mut ids: Vec<Uuid> = (0..each).map(|_| ids::timed(now.as_millisecond(), dice.ten_bytes())).collect();
         ids.sort_unstable();
         let (channel, lane, never) = (channel.as_str(), Lane::Automation.as_str(), None::<Timestamp>);
-        for (id, person) in ids.iter().zip(people.iter().cycle()) {
+        for (id, user) in ids.iter().zip(users.iter().cycle()) {
             let row: [&(dyn ToSql + Sync); 10] =
-                [&project, id, person, &channel, &lane, &"queued", &template, &now, &never, &now];
+                [&project, id, user, &channel, &lane, &"queued", &template, &now, &never, &now];
             writer.as_mut().write(&row).await?;
         }
         all.push(Messages { project: number, ids });
@@ -206,17 +206,16 @@ pub async fn messages(
 pub async fn sent(
     system: &System,
     project: u32,
-    people: u32,
+    users: u32,
     (channel, template): (Channel, Uuid),
     (count, at): (u32, Timestamp),
 ) -> Result<()> {
     let (project, mut dice) = (tenants::project(project), Dice::new(rand::random()));
     let mut writer = std::pin::pin!(copy::writer(&system.database, "message", MESSAGE).await?);
     for nth in 0..count {
-        let (id, person) = (ids::timed(at.as_millisecond(), dice.ten_bytes()), tenants::person(project, nth % people));
+        let (id, user) = (ids::timed(at.as_millisecond(), dice.ten_bytes()), tenants::user_id(project, nth % users));
         let (channel, lane) = (channel.as_str(), Lane::Automation.as_str());
-        let row: [&(dyn ToSql + Sync); 10] =
-            [&project, &id, &person, &channel, &lane, &"sent", &template, &at, &at, &at];
+        let row: [&(dyn ToSql + Sync); 10] = [&project, &id, &user, &channel, &lane, &"sent", &template, &at, &at, &at];
         writer.as_mut().write(&row).await?;
     }
     writer.finish().await?;

@@ -52,7 +52,11 @@ fn render(report: &Report, drawings: &[Drawing]) -> String {
     if noisy.is_empty() {
         let _ = writeln!(text, "\nIn no round did other processes use more than 15 % of a core.");
     } else {
-        let _ = writeln!(text, "\nOther processes used more than 15 % of a core in at least one round of: {}.", noisy.join("; "));
+        let _ = writeln!(
+            text,
+            "\nOther processes used more than 15 % of a core in at least one round of: {}.",
+            noisy.join("; ")
+        );
     }
     text
 }
@@ -120,14 +124,14 @@ mod tests {
     use crate::report::{Figure, Goal};
 
     #[test]
-    fn only_what_stands_between_the_markers_is_replaced() {
+    fn only_text_between_the_markers_is_replaced() {
         let text = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
         assert_eq!(replaced(&text, "new\n").unwrap(), format!("before\n{BEGIN}\nnew\n{END}\nafter\n"));
         assert!(replaced("no markers", "new").is_err());
     }
 
     #[test]
-    fn the_tables_hold_figures_and_costs() {
+    fn tables_contain_figures_and_costs() {
         let cost = Cost { load: "x".into(), per: "event", cpu: vec![("gateway".into(), 1.5)], ..Cost::default() };
         let figure = Figure::one("accepted", "events/s", 5.0).against("bare", &[10.0]).goal(Goal::RatioAtLeast(0.6));
         let section =

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unmet_goal_is_shown_plainly() {
+    fn unmet_goal_is_shown() {
         let figure = Figure::one("x", "ms", 12.0).goal(Goal::AtMost(10.0));
         assert_eq!(goals(&figure), "≤ 10.0 ✗");
         assert!(row(&figure).contains("x, ms"));

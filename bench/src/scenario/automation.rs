@@ -41,7 +41,7 @@ pub async fn matching(lab: &mut Lab, section: &mut Section) -> Result<()> {
         lab.progress.step(&format!("matching, round {round} of {}", lab.settings.rounds));
         let (project, index) = (tenants::project(0), index()?);
         let names: Vec<String> = (0..EVENT_NAMES).map(tenants::event_name).collect();
-        let turn = move || {
+        let iteration = move || {
             for name in &names {
                 let found = index.started_by(project, Some(automation::TriggerType::Event), name);
                 let listeners = index.listeners(project, name);
@@ -53,7 +53,7 @@ pub async fn matching(lab: &mut Lab, section: &mut Section) -> Result<()> {
             }
             Ok(u64::from(EVENT_NAMES))
         };
-        times.push(1e6 / alone::repeated(lab.settings.round / 2, turn).await?);
+        times.push(1e6 / alone::repeated(lab.settings.round / 2, iteration).await?);
     }
     section.figures.push(Figure::new("matched", "µs/event", times).goal(Goal::AtMost(2.0)));
     Ok(())
@@ -66,9 +66,9 @@ fn index() -> Result<Index> {
         let definition = Definition::decode(definition).map_err(anyhow::Error::msg)?;
         let id = ids::timed_for(now, &[&number.to_be_bytes()]);
         let active = Some(ActiveAutomation { project, id, version: 1, definition });
-        Ok(FollowedAutomation { project, id, active, hears: Vec::new() })
+        Ok(FollowedAutomation { project, id, active, listens_for: Vec::new() })
     };
-    Ok(Index::default().changed(1, (0..MATCHED).map(followed).collect::<Result<_>>()?))
+    Ok(Index::default().with_changes(1, (0..MATCHED).map(followed).collect::<Result<_>>()?))
 }
 
 /// Returns trigger and definition of an automation that every event with this name starts.
@@ -105,7 +105,7 @@ pub async fn runs(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let (mut rounds, mut shares): (Vec<Measured>, Vec<f64>) = Default::default();
     for round in 1..=settings.rounds {
         progress.step(&format!("runs, round {round} of {}", settings.rounds));
-        forget_runs(system).await?;
+        delete_runs(system).await?;
         let before = system.metric(AUTOMATION, Metric::RunsStarted.name()).await?;
         rounds.push(drained(system, &mut sender, items).await?);
         let started = system.metric(AUTOMATION, Metric::RunsStarted.name()).await? - before;
@@ -122,7 +122,7 @@ pub async fn runs(lab: &mut Lab, section: &mut Section) -> Result<()> {
         Figure::one("items that started a run", "%", share * 100.0),
     ]);
     section.costs.push(measure::cost("", "run", &rounds, |o| (o.items as f64 * share) as u64));
-    forget_runs(system).await
+    delete_runs(system).await
 }
 
 async fn all_have_messages(system: &System, started: u64) -> Result<()> {
@@ -135,9 +135,9 @@ async fn all_have_messages(system: &System, started: u64) -> Result<()> {
     Ok(())
 }
 
-async fn forget_runs(system: &System) -> Result<()> {
+async fn delete_runs(system: &System) -> Result<()> {
     system.database.batch_execute("TRUNCATE run, timer").await?;
-    system.forget_messages().await
+    system.delete_messages().await
 }
 
 /// Measures many waits that end at once: the scheduler publishes them while no worker runs, then a worker resumes the
@@ -156,7 +156,7 @@ pub async fn resume(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let (mut fired, mut resumed) = (Vec::new(), Vec::new());
     for round in 1..=settings.rounds {
         progress.step(&format!("waits, round {round} of {}", settings.rounds));
-        forget_runs(system).await?;
+        delete_runs(system).await?;
         system.run(&[GATEWAY, AUTOMATION]).await?;
         drained(system, &mut sender, items).await?;
         let row = system.database.query_one("SELECT count(*) AS timers FROM timer", &[]).await?;
@@ -165,7 +165,7 @@ pub async fn resume(lab: &mut Lab, section: &mut Section) -> Result<()> {
             bail!("only {timers} runs are waiting");
         }
         system.run(&[GATEWAY, SCHEDULER]).await?;
-        fired.push(hand_over(system, timers).await?);
+        fired.push(publish_timers(system, timers).await?);
         system.run(&[GATEWAY, AUTOMATION]).await?;
         resumed.push(resumptions(system, timers).await?);
         for noise in [&fired, &resumed].into_iter().filter_map(|r: &Vec<Measured>| measure::noise(&r.last()?.used)) {
@@ -181,11 +181,11 @@ pub async fn resume(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.costs.push(measure::cost("published", "wait", &fired, |o| o.items));
     section.costs.push(measure::cost("resumed", "run", &resumed, |o| o.items));
     system.purge().await?;
-    forget_runs(system).await
+    delete_runs(system).await
 }
 
 /// Makes all waits due and measures the time until the broker has them.
-async fn hand_over(system: &System, timers: u64) -> Result<Measured> {
+async fn publish_timers(system: &System, timers: u64) -> Result<Measured> {
     let watched = system.watched();
     usage::reset_peaks(&watched);
     let fired = system.metric(SCHEDULER, Metric::TimersFired.name()).await?;

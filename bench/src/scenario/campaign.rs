@@ -33,9 +33,9 @@ const MEMORY: f64 = 128.0;
 
 pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let (_, users) = lab.settings.filled;
-    let people = Shares { projects: PROJECTS, total: users }.of(BIG);
+    let project_users = Shares { projects: PROJECTS, total: users }.of(BIG);
     section.about = format!(
-        "a campaign to all users with an address, of the {people} users of one project ({users} in total): enqueued by one scheduler \
+        "a campaign to all users with an address, of the {project_users} users of one project ({users} in total): enqueued by one scheduler \
          without a worker; sent as pushes through the JSON API, from `send` until completed; and started as mails with a worker"
     );
     let (rounds, progress) = (lab.settings.rounds, lab.progress.clone());
@@ -48,16 +48,16 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     progress.step("enqueueing the audience");
     system.run(&[GATEWAY, SCHEDULER]).await?;
     let campaign = make(system, "EMAIL", &template).await?;
-    let taken = take(system, &campaign).await?;
-    let cost = measure::cost("enqueueing the audience", "recipient", std::slice::from_ref(&taken), |o| o.items);
+    let enqueued = enqueue_audience(system, &campaign).await?;
+    let cost = measure::cost("enqueueing the audience", "recipient", std::slice::from_ref(&enqueued), |o| o.items);
     clear(system).await?;
     progress.step("sending the campaign");
-    let sent = push_to_all(system, u32::try_from(people)?).await?;
+    let sent = push_to_all(system, u32::try_from(project_users)?).await?;
     let sent_cost = measure::cost("sending the campaign", "recipient", std::slice::from_ref(&sent), |o| o.items);
     let peak = |cost: &crate::report::Cost| cost.memory_of(SCHEDULER).unwrap_or(f64::NAN);
     section.figures.extend([
-        Figure::one("recipients", "users", taken.outcome.items as f64),
-        Figure::one("enqueued", "recipients/s", taken.outcome.items_per_second()).goal(Goal::AtLeast(100_000.0)),
+        Figure::one("recipients", "users", enqueued.outcome.items as f64),
+        Figure::one("enqueued", "recipients/s", enqueued.outcome.items_per_second()).goal(Goal::AtLeast(100_000.0)),
         Figure::one("from `send` until all pushes are sent", "recipients/s", sent.outcome.items_per_second())
             .goal(Goal::AtLeast(15_000.0)),
         Figure::one("peak memory of the scheduler", "MiB", peak(&cost).max(peak(&sent_cost)))
@@ -81,10 +81,10 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
 }
 
 /// Sends a push to the whole audience. Each user has one device.
-async fn push_to_all(system: &mut System, people: u32) -> Result<Measured> {
+async fn push_to_all(system: &mut System, project_users: u32) -> Result<Measured> {
     let sink = sink::start(Kind::Http, None).await?;
     delivery::channel(system, BIG, Channel::Push, &delivery::apns()?).await?;
-    delivery::devices(system, BIG..BIG + 1, people, Platform::Ios, |n| Ok(device(n))).await?;
+    delivery::devices(system, BIG..BIG + 1, project_users, Platform::Ios, |n| Ok(device(n))).await?;
     let template = delivery::template(system, 1, Channel::Push, "Sale", "For {{ name }}").await?.to_string();
     system.run(&[]).await?;
     system.set_env(APNS_BASE_URL, format!("http://{}", sink.addr));
@@ -131,7 +131,7 @@ async fn state(system: &System, campaign: &str) -> Result<State> {
 }
 
 /// Measures from `send` until the whole audience is queued.
-async fn take(system: &System, campaign: &str) -> Result<Measured> {
+async fn enqueue_audience(system: &System, campaign: &str) -> Result<Measured> {
     let watched = system.watched();
     usage::reset_peaks(&watched);
     let before = Moment::now(&watched, GENERATOR)?;
@@ -204,5 +204,5 @@ async fn clear(system: &mut System) -> Result<()> {
     system.run(&[]).await?;
     let end = "UPDATE campaign SET status = 'CANCELLED', look_at = NULL, under_way = false WHERE status <> 'COMPLETED'";
     system.database.execute(end, &[]).await?;
-    system.forget_messages().await
+    system.delete_messages().await
 }

@@ -89,13 +89,13 @@ pub async fn api(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let ledger = pushes(to);
     ledger.open(lab, &delivery::apns()?).await?;
     let system = lab.system().await?;
-    delivery::devices(system, 0..1, ledger::PEOPLE, Platform::Ios, |n| Ok(device(n))).await?;
+    delivery::devices(system, 0..1, ledger::USERS, Platform::Ios, |n| Ok(device(n))).await?;
     ledger.measure(lab, section, &sink).await
 }
 
 /// Returns the token of a user's device.
-pub fn device(person: u32) -> String {
-    format!("{person:08x}{}", &DEVICE[8..])
+pub fn device(user: u32) -> String {
+    format!("{user:08x}{}", &DEVICE[8..])
 }
 
 /// Returns the ledger load of APNs pushes to a sink.
@@ -126,9 +126,9 @@ pub async fn web_push(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
         "encrypted pushes to browsers over HTTP/2 with TLS, {AT_ONCE} concurrent; the calls alone, on one thread, then from the ledger"
     );
-    let place = system::place(&lab.options.programs);
-    std::fs::create_dir_all(&place)?;
-    let certificate = place.join(format!("sink-{}.pem", std::process::id()));
+    let data_dir = system::data_dir(&lab.options.programs);
+    std::fs::create_dir_all(&data_dir)?;
+    let certificate = data_dir.join(format!("sink-{}.pem", std::process::id()));
     let outcome = to_browsers(lab, section, &certificate).await;
     // The file is missing if the sink did not start.
     let _ = std::fs::remove_file(&certificate);
@@ -151,8 +151,8 @@ async fn to_browsers(lab: &mut Lab, section: &mut Section, certificate: &Path) -
     ledger.open(lab, &delivery::settings(json!({}), &[])).await?;
     let system = lab.system().await?;
     delivery::browsers(system, 0).await?;
-    let subscription = |person: u32| delivery::subscription(&format!("https://127.0.0.1:{port}/push/{person}"));
-    delivery::devices(system, 0..1, ledger::PEOPLE, Platform::Web, subscription).await?;
+    let subscription = |user: u32| delivery::subscription(&format!("https://127.0.0.1:{port}/push/{user}"));
+    delivery::devices(system, 0..1, ledger::USERS, Platform::Web, subscription).await?;
     ledger.measure(lab, section, &sink).await
 }
 
@@ -221,7 +221,7 @@ fn smtp_calls(port: u16) -> Result<impl AsyncFn(u64) -> Result<()> + use<>> {
 fn accepted(outcome: &Outcome) -> Result<()> {
     match outcome {
         Outcome::Accepted(_) => Ok(()),
-        other => bail!("{}: {}", other.name(), other.words()),
+        other => bail!("{}: {}", other.name(), other.text()),
     }
 }
 
@@ -247,7 +247,7 @@ async fn pushing(lab: &mut Lab) -> Result<Pushing> {
     let ledger = pushes(sink.addr);
     ledger.open(lab, &delivery::apns()?).await?;
     let system = lab.system().await?;
-    delivery::devices(system, 0..1, ledger::PEOPLE, Platform::Ios, |n| Ok(device(n))).await?;
+    delivery::devices(system, 0..1, ledger::USERS, Platform::Ios, |n| Ok(device(n))).await?;
     let template = ledger.template(system, 1).await?;
     system.run(&[DELIVERY]).await?;
     Ok(Pushing { sink, ledger, template })

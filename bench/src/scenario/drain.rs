@@ -17,8 +17,7 @@ pub const WARM_UP: u32 = 10_000;
 
 pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let items: u32 = if lab.settings.quick { 50_000 } else { 250_000 };
-    section.about =
-        format!("{items} items in batches of 100 users in the stream, recorded by one worker and by two");
+    section.about = format!("{items} items in batches of 100 users in the stream, recorded by one worker and by two");
     let (settings, progress) = (lab.settings, lab.progress.clone());
     let system = lab.system().await?;
     system.run_accepting().await?;

@@ -15,8 +15,7 @@ const BATCH_CONNECTIONS: usize = 64;
 
 pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about =
-        "like single and batch, with sync_interval: always, so that a power failure loses no acknowledged event"
-            .into();
+        "like single and batch, with sync_interval: always, so that a power failure loses no acknowledged event".into();
     let (settings, progress) = (lab.settings, lab.progress.clone());
     lab.open(Options { sync_interval: "always".to_owned(), ..lab.options.clone() }).await?;
     let system = lab.provision(0).await?;

@@ -59,17 +59,17 @@ const NOISES: [(Noise, &str); 4] = [
     (Noise::SlowClients, "slow clients"),
 ];
 /// Maximum factor by which the neighbour's waits may grow next to a noisy project.
-const AT_MOST: f64 = 2.0;
+const MAX_RATIO: f64 = 2.0;
 /// Tolerance above the limit, for tokens that the bucket refills between two checks.
 const SLACK: f64 = 1.05;
 /// Maximum time for messages to be sent.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Poll interval for sent messages. Polling itself costs CPU.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Upper bound on the clock difference between gateway and database. The actual difference is far smaller.
 const SKEW: Duration = Duration::from_millis(100);
 /// The lowest scheduling priority.
-const GIVES_WAY: i32 = 19;
+const LOWEST_PRIORITY: i32 = 19;
 const OUTBOUND_ALLOW: &str = "OUTBOUND_ALLOW";
 
 /// The neighbour's wait times in milliseconds.
@@ -98,7 +98,7 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     }
     system.run_all().await?;
     for (noise, name) in NOISES {
-        beside(lab, section, noise, name).await?;
+        measure_with(lab, section, noise, name).await?;
     }
     let system = lab.system().await?;
     system.run(&[]).await?;
@@ -106,25 +106,25 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     for Noisy { project, .. } in all {
         provision::rate_limit(&system.database, project, None).await?;
     }
-    system.forget_messages().await
+    system.delete_messages().await
 }
 
-async fn beside(lab: &mut Lab, section: &mut Section, meanwhile: Noise, name: &str) -> Result<()> {
+async fn measure_with(lab: &mut Lab, section: &mut Section, meanwhile: Noise, name: &str) -> Result<()> {
     let (settings, progress) = (lab.settings, lab.progress.clone());
     let (warm_up, time) = (settings.round, settings.round * 3);
     let system = lab.system().await?;
-    let (mut alone, mut beside, mut taken, mut offered) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut alone, mut with_noise, mut taken, mut offered) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 1..=settings.rounds {
         progress.step(&format!("alone, round {round} of {}", settings.rounds));
         neighbour(system, warm_up).await?;
         alone.push(neighbour(system, time).await?);
         progress.step(&format!("with {name}, round {round} of {}", settings.rounds));
         // Let the noisy project spend its saved tokens before the measurement.
-        let began = mark(system).await?;
+        let began = timestamp_between(system).await?;
         let before = noise(system.gateway, meanwhile, warm_up).await??;
         let noise = noise(system.gateway, meanwhile, time + warm_up);
         load(system, warm_up / 2).await?;
-        beside.push(neighbour(system, time).await?);
+        with_noise.push(neighbour(system, time).await?);
         let noise = noise.await??;
         taken.push(noise.requests_per_second());
         offered.push((noise.requests + noise.refused) as f64 / noise.seconds);
@@ -134,9 +134,9 @@ async fn beside(lab: &mut Lab, section: &mut Section, meanwhile: Noise, name: &s
     }
     let of = |waited: &[Waited], what: fn(&Waited) -> f64| waited.iter().map(what).collect::<Vec<f64>>();
     let figure = |figure: String, what: fn(&Waited) -> f64| {
-        Figure::new(figure, "ms", of(&beside, what))
+        Figure::new(figure, "ms", of(&with_noise, what))
             .against("alone", &of(&alone, what))
-            .goal(Goal::RatioAtMost(AT_MOST))
+            .goal(Goal::RatioAtMost(MAX_RATIO))
     };
     section.figures.extend([
         figure(format!("p99 of an event, with {name}"), |w| w.event),
@@ -154,7 +154,7 @@ async fn beside(lab: &mut Lab, section: &mut Section, meanwhile: Noise, name: &s
 
 /// Sends the neighbour's load for `time` and waits until its last mail is sent.
 async fn neighbour(system: &System, time: Duration) -> Result<Waited> {
-    let began = mark(system).await?;
+    let began = timestamp_between(system).await?;
     let Load { events, messages } = load(system, time).await?;
     let seconds = sent(system, NEIGHBOUR, began, messages.items).await?;
     Ok(Waited { event: events.quantile(0.99), message: seconds * 1e3 })
@@ -179,7 +179,7 @@ async fn load(system: &System, time: Duration) -> Result<Load> {
 
 /// Returns a timestamp after everything accepted so far and before everything accepted from now on, by the gateways'
 /// clock too.
-async fn mark(system: &System) -> Result<Timestamp> {
+async fn timestamp_between(system: &System) -> Result<Timestamp> {
     tokio::time::sleep(SKEW).await;
     let now = system.database.query_one("SELECT clock_timestamp() AS mark", &[]).await?.try_get("mark")?;
     tokio::time::sleep(SKEW).await;
@@ -202,7 +202,7 @@ async fn sent(system: &System, project: u32, since: Timestamp, accepted: u64) ->
         if Instant::now() > deadline {
             bail!("{accepted} messages were accepted, but only {count} sent within {} s", PATIENCE.as_secs());
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -215,7 +215,7 @@ fn noise(to: SocketAddr, noise: Noise, time: Duration) -> oneshot::Receiver<Resu
     std::thread::spawn(move || {
         let load = || {
             // Lowers the priority of this thread only.
-            rustix::process::nice(GIVES_WAY).context("lowering the thread's priority")?;
+            rustix::process::nice(LOWEST_PRIORITY).context("lowering the thread's priority")?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
                 match noise {
@@ -247,7 +247,8 @@ async fn slow_clients(to: SocketAddr, time: Duration) -> Result<Outcome> {
         let begun = begun[number % 2].clone();
         all.spawn(async move {
             while tokio::time::Instant::now() < end {
-                let mut stream = TcpStream::connect(to).await.context("the limit of open files may be too low (ulimit -n)")?;
+                let mut stream =
+                    TcpStream::connect(to).await.context("the limit of open files may be too low (ulimit -n)")?;
                 let mut rest = Vec::new();
                 let cut_off = async {
                     stream.write_all(begun.as_bytes()).await?;

@@ -26,23 +26,23 @@ struct Point {
     axis: &'static str,
     size: u32,
     projects: u32,
-    people: u32,
+    users: u32,
     automations: u32,
 }
 
 fn points(quick: bool) -> Vec<Point> {
     let mut points = Vec::new();
     for projects in [1, 10, 100, PROJECTS] {
-        let people = if quick { 1_000 } else { 100_000 } / projects;
-        points.push(Point { axis: "projects", size: projects, projects, people: people.max(1), automations: 50 });
+        let users = if quick { 1_000 } else { 100_000 } / projects;
+        points.push(Point { axis: "projects", size: projects, projects, users: users.max(1), automations: 50 });
     }
     for all in if quick { [1_000, 5_000, 10_000] } else { [10_000, 100_000, 1_000_000] } {
-        let people = all / PROJECTS;
-        points.push(Point { axis: "users", size: all, projects: PROJECTS, people, automations: 50 });
+        let users = all / PROJECTS;
+        points.push(Point { axis: "users", size: all, projects: PROJECTS, users, automations: 50 });
     }
     for automations in [1, 50, 500] {
-        let (projects, people) = (WITH_AUTOMATIONS, if quick { 10 } else { 1_000 });
-        points.push(Point { axis: "automations per project", size: automations, projects, people, automations });
+        let (projects, users) = (WITH_AUTOMATIONS, if quick { 10 } else { 1_000 });
+        points.push(Point { axis: "automations per project", size: automations, projects, users, automations });
     }
     points
 }
@@ -72,12 +72,12 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
 }
 
 async fn measure_at(lab: &mut Lab, section: &mut Section, point: Point, time: Duration) -> Result<()> {
-    let Point { axis, size, projects, people, automations } = point;
-    lab.know_people(projects, people).await?;
+    let Point { axis, size, projects, users, automations } = point;
+    lab.ensure_users(projects, users).await?;
     lab.activate(projects, automations).await?;
     let system = lab.system().await?;
     system.run_all().await?;
-    let shape = Shape { projects, people, ..Shape::new(Kind::BatchOfMany) };
+    let shape = Shape { projects, users, ..Shape::new(Kind::BatchOfMany) };
     let mut sender = Sender::connect(system.gateway, shape, CONNECTIONS).await?;
     let pace = Pace::Offered(OFFERED / f64::from(Kind::BATCH));
     measure::sustained(system, &mut sender, pace, time / 2).await?;
@@ -92,8 +92,8 @@ async fn measure_at(lab: &mut Lab, section: &mut Section, point: Point, time: Du
 }
 
 impl Lab {
-    /// Ensures that the first `people` users of the first `projects` projects are in the database.
-    async fn know_people(&mut self, projects: u32, people: u32) -> Result<()> {
+    /// Ensures that the first `users` users of the first `projects` projects are in the database.
+    async fn ensure_users(&mut self, projects: u32, users: u32) -> Result<()> {
         self.system().await?;
         let mut known = std::mem::take(&mut self.known);
         let system = self.system().await?;
@@ -102,9 +102,9 @@ impl Lab {
             // Consecutive projects with the same number of users are filled together.
             let there = known[from as usize];
             let alike = known[from as usize..projects as usize].iter().take_while(|k| **k == there).count() as u32;
-            if there < people {
-                provision::people(&system.database, from..from + alike, there..people, Clock::system().now()).await?;
-                known[from as usize..(from + alike) as usize].fill(people);
+            if there < users {
+                provision::users(&system.database, from..from + alike, there..users, Clock::system().now()).await?;
+                known[from as usize..(from + alike) as usize].fill(users);
                 new = true;
             }
             from += alike;

@@ -23,9 +23,9 @@ const QUESTIONS: u32 = 15;
 /// Measures estimates of how many users match rules, requested by one client.
 pub async fn estimate(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let (events, users) = lab.settings.filled;
-    let people = Shares { projects: PROJECTS, total: users }.of(BIG);
+    let project_users = Shares { projects: PROJECTS, total: users }.of(BIG);
     section.about = format!(
-        "POST /segments/estimate, requested {QUESTIONS} times by one client; {events} events and {users} users, {people} of them in the queried project"
+        "POST /segments/estimate, requested {QUESTIONS} times by one client; {events} events and {users} users, {project_users} of them in the queried project"
     );
     let progress = lab.progress.clone();
     let system = lab.filled(section).await?;
@@ -36,10 +36,10 @@ pub async fn estimate(lab: &mut Lab, section: &mut Section) -> Result<()> {
         ("an event within 30 days", of_behaviour, 1_500.0),
     ] {
         progress.step(name);
-        asked(&mut api, &rules(QUESTIONS)).await?;
+        estimate_ms(&mut api, &rules(QUESTIONS)).await?;
         let mut times = Vec::new();
         for nth in 0..QUESTIONS {
-            times.push(asked(&mut api, &rules(nth)).await?);
+            times.push(estimate_ms(&mut api, &rules(nth)).await?);
         }
         let slowest = times.iter().copied().fold(f64::NAN, f64::max);
         section.figures.extend([
@@ -65,7 +65,7 @@ fn of_behaviour(nth: u32) -> Value {
 }
 
 /// Returns the time of one estimate in milliseconds. A count of 0 is an error, because it would measure nothing.
-async fn asked(api: &mut Api, rules: &Value) -> Result<f64> {
+async fn estimate_ms(api: &mut Api, rules: &Value) -> Result<f64> {
     let started = Instant::now();
     let answer = api.call("POST", "/segments/estimate", &json!({ "rules": rules }), b"200").await?;
     let took = started.elapsed().as_secs_f64() * 1e3;
@@ -78,9 +78,9 @@ async fn asked(api: &mut Api, rules: &Value) -> Result<f64> {
 /// The project without tracked segments; the next one has them.
 const WITHOUT: u32 = 20;
 const WITH: u32 = 21;
-const FOLLOWED: u32 = 100;
+const FOLLOWED_SEGMENTS: u32 = 100;
 /// Users of each of the two projects.
-const OF_EACH: u32 = 1_000;
+const USERS_PER_PROJECT: u32 = 1_000;
 /// Maximum time for the segments to be filled.
 const FILLING: Duration = Duration::from_mins(2);
 
@@ -91,15 +91,15 @@ const FILLING: Duration = Duration::from_mins(2);
 pub async fn ingest(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let items: u32 = if lab.settings.quick { 10_000 } else { 50_000 };
     section.about = format!(
-        "{items} items of one project with {OF_EACH} users, recorded by one worker while the scheduler runs: without segments, and with {FOLLOWED} tracked segments"
+        "{items} items of one project with {USERS_PER_PROJECT} users, recorded by one worker while the scheduler runs: without segments, and with {FOLLOWED_SEGMENTS} tracked segments"
     );
     let (settings, progress) = (lab.settings, lab.progress.clone());
-    know(lab).await?;
+    ensure_users(lab).await?;
     let system = lab.system().await?;
     system.run(&[GATEWAY, AUTOMATION, SCHEDULER]).await?;
     progress.step("creating segments, and waiting until they are tracked");
     follow(system).await?;
-    let shape = |first| Shape { first, projects: 1, people: OF_EACH, ..Shape::new(Kind::BatchOfMany) };
+    let shape = |first| Shape { first, projects: 1, users: USERS_PER_PROJECT, ..Shape::new(Kind::BatchOfMany) };
     let mut to_without = Sender::connect(system.gateway, shape(WITHOUT), CONNECTIONS).await?;
     let mut to_with = Sender::connect(system.gateway, shape(WITH), CONNECTIONS).await?;
     let (mut without, mut with): (Vec<Measured>, Vec<Measured>) = Default::default();
@@ -111,10 +111,10 @@ pub async fn ingest(lab: &mut Lab, section: &mut Section) -> Result<()> {
             progress.warn(&noise);
         }
     }
-    some_came_in(system).await?;
+    assert_members_entered(system).await?;
     let rate = |rounds: &[Measured]| rounds.iter().map(|m| m.outcome.items_per_second()).collect::<Vec<_>>();
     section.figures.push(
-        Figure::new(format!("recorded with {FOLLOWED} tracked segments"), "items/s", rate(&with))
+        Figure::new(format!("recorded with {FOLLOWED_SEGMENTS} tracked segments"), "items/s", rate(&with))
             .against("without", &rate(&without))
             .goal(Goal::RatioAtLeast(0.7)),
     );
@@ -125,17 +125,17 @@ pub async fn ingest(lab: &mut Lab, section: &mut Section) -> Result<()> {
 }
 
 /// Creates more users than projects usually have in a benchmark.
-async fn know(lab: &mut Lab) -> Result<()> {
+async fn ensure_users(lab: &mut Lab) -> Result<()> {
     lab.system().await?;
     let there = [WITHOUT, WITH].map(|number| (number, lab.known[number as usize]));
     let (system, now) = (lab.system().await?, Clock::system().now());
-    for (number, known) in there.into_iter().filter(|(_, known)| *known < OF_EACH) {
+    for (number, known) in there.into_iter().filter(|(_, known)| *known < USERS_PER_PROJECT) {
         let next = number + 1;
-        provision::people(&system.database, number..next, known..OF_EACH, now).await?;
+        provision::users(&system.database, number..next, known..USERS_PER_PROJECT, now).await?;
     }
     provision::searchable(system.database_url()).await?;
     for (number, known) in there {
-        lab.known[number as usize] = known.max(OF_EACH);
+        lab.known[number as usize] = known.max(USERS_PER_PROJECT);
     }
     Ok(())
 }
@@ -146,7 +146,7 @@ async fn know(lab: &mut Lab) -> Result<()> {
 /// same items.
 async fn follow(system: &System) -> Result<()> {
     let mut api = Api::connect(system.gateway, WITH).await?;
-    for number in 0..FOLLOWED {
+    for number in 0..FOLLOWED_SEGMENTS {
         let rule = if number % 2 == 0 {
             let field = format!("event:{}", tenants::event_name(number / 2 % EVENT_NAMES));
             json!({ "field": field, "operator": "did", "value": { "count": { "gte": 2 }, "within": "7d" } })
@@ -165,18 +165,18 @@ async fn follow(system: &System) -> Result<()> {
     let deadline = Instant::now() + FILLING;
     loop {
         let kept: i64 = system.database.query_one(sql, &[&tenants::project(WITH)]).await?.try_get("kept")?;
-        if kept == i64::from(FOLLOWED) {
+        if kept == i64::from(FOLLOWED_SEGMENTS) {
             return Ok(());
         }
         if Instant::now() > deadline {
-            bail!("only {kept} of {FOLLOWED} segments are tracked");
+            bail!("only {kept} of {FOLLOWED_SEGMENTS} segments are tracked");
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
 /// Checks that the scheduler evaluated the segments.
-async fn some_came_in(system: &System) -> Result<()> {
+async fn assert_members_entered(system: &System) -> Result<()> {
     let sql = "SELECT count(*) AS members FROM segment_membership WHERE project_id = $1 AND since IS NOT NULL";
     let row = system.database.query_one(sql, &[&tenants::project(WITH)]).await.context("counting members")?;
     anyhow::ensure!(row.try_get::<_, i64>("members")? > 0, "no user entered a segment");

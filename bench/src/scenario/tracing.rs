@@ -18,7 +18,7 @@ const SHARE: &str = "0.01";
 const RECEIVER: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const SAMPLED: &str = "OTEL_TRACES_SAMPLER_ARG";
 /// Maximum ratio of the ingesting programs' CPU with tracing to that without.
-const AT_MOST: f64 = 1.03;
+const MAX_RATIO: f64 = 1.03;
 
 /// Measures the whole pipeline at a steady rate, with and without tracing in alternation, to a receiver on loopback.
 pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
@@ -35,7 +35,7 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
         for round in 1..=settings.rounds {
             progress.step(&format!("{name}, round {round} of {}", settings.rounds));
             for traced in [false, true] {
-                tell(system, traced.then(|| format!("http://{}", receiver.addr)));
+                set_tracing(system, traced.then(|| format!("http://{}", receiver.addr)));
                 system.run(&[]).await?;
                 system.run_all().await?;
                 let mut sender = Sender::connect(system.gateway, Shape::new(kind), CONNECTIONS).await?;
@@ -48,20 +48,20 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
         if sink::arrivals(receiver.addr).await?.count == 0 {
             bail!("no request was traced");
         }
-        let of = |rounds: &[Measured]| rounds.iter().map(taking_in).collect::<Vec<f64>>();
+        let of = |rounds: &[Measured]| rounds.iter().map(ingest_cpu).collect::<Vec<f64>>();
         section.figures.push(
             Figure::new(format!("CPU with tracing, {name}"), "µs/event", of(&with))
                 .against("without", &of(&without))
-                .goal(Goal::RatioAtMost(AT_MOST)),
+                .goal(Goal::RatioAtMost(MAX_RATIO)),
         );
         section.costs.push(measure::cost(&format!("{name}, not traced"), "event", &without, |o| o.items));
         section.costs.push(measure::cost(&format!("{name}, traced"), "event", &with, |o| o.items));
     }
-    tell(system, None);
+    set_tracing(system, None);
     system.run(&[]).await
 }
 
-fn tell(system: &mut System, receiver: Option<String>) {
+fn set_tracing(system: &mut System, receiver: Option<String>) {
     match receiver {
         Some(receiver) => {
             system.set_env(RECEIVER, receiver);
@@ -75,7 +75,7 @@ fn tell(system: &mut System, receiver: Option<String>) {
 }
 
 /// Returns microseconds per event of the two programs that ingest it.
-fn taking_in(measured: &Measured) -> f64 {
+fn ingest_cpu(measured: &Measured) -> f64 {
     let each = measured.used.micros_each(measured.outcome.items);
     each.iter().filter(|(name, _)| [GATEWAY, AUTOMATION].contains(&name.as_str())).map(|(_, micros)| micros).sum()
 }

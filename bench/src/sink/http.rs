@@ -45,14 +45,14 @@ pub fn now_us() -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
-struct Seen {
+struct Counters {
     clock: Clock,
     count: AtomicU64,
     first_ms: AtomicI64,
     last_us: AtomicI64,
 }
 
-impl Seen {
+impl Counters {
     fn note(&self) {
         self.last_us.store(now_us(), Ordering::Release);
         if self.count.fetch_add(1, Ordering::AcqRel) == 0 {
@@ -81,17 +81,17 @@ pub fn tls(path: &Path) -> Result<TlsAcceptor> {
 
 pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>) -> Result<()> {
     let (first_ms, last_us) = (AtomicI64::new(0), AtomicI64::new(0));
-    let seen = Arc::new(Seen { clock: Clock::system(), count: AtomicU64::new(0), first_ms, last_us });
+    let seen = Arc::new(Counters { clock: Clock::system(), count: AtomicU64::new(0), first_ms, last_us });
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         let (seen, tls) = (seen.clone(), tls.clone());
         tokio::spawn(async move {
             match tls {
-                None => converse(stream, seen).await,
+                None => serve_connection(stream, seen).await,
                 Some(tls) => {
                     if let Ok(stream) = tls.accept(stream).await {
-                        converse(stream, seen).await;
+                        serve_connection(stream, seen).await;
                     }
                 }
             }
@@ -99,13 +99,13 @@ pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>) -> Result<()
     }
 }
 
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, seen: Arc<Seen>) {
+async fn serve_connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, seen: Arc<Counters>) {
     let service = service_fn(move |request| answer(request, seen.clone()));
     // An error here means that the caller closed its connection.
     let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(request: Request<Incoming>, seen: Arc<Counters>) -> Result<Response<Full<Bytes>>, Infallible> {
     if request.method() == Method::GET {
         let arrivals = serde_json::to_vec(&seen.arrivals()).unwrap_or_default();
         return Ok(Response::new(Full::new(arrivals.into())));

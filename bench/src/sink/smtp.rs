@@ -9,11 +9,11 @@ pub async fn serve(listener: TcpListener) -> Result<()> {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         // An error here means that the client disconnected.
-        tokio::spawn(async move { converse(stream).await.ok() });
+        tokio::spawn(async move { serve_connection(stream).await.ok() });
     }
 }
 
-async fn converse(stream: TcpStream) -> Result<()> {
+async fn serve_connection(stream: TcpStream) -> Result<()> {
     let (read, mut write) = stream.into_split();
     let (mut lines, mut line, mut in_mail) = (BufReader::with_capacity(64 * 1024, read), Vec::new(), false);
     write.write_all(b"220 sink ESMTP\r\n").await?;
@@ -57,7 +57,7 @@ fn verb(line: &[u8]) -> &'static str {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn verbs_are_known_in_either_case() {
+    fn verbs_are_case_insensitive() {
         assert_eq!(
             ["ehlo x\r\n", "MAIL FROM:<>\r\n", "x\r\n", ""].map(|l| super::verb(l.as_bytes())),
             ["EHLO", "MAIL", "", ""]

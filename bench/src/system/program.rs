@@ -57,10 +57,10 @@ impl Program {
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait()? {
-                bail!("{} exited during startup ({status}):\n{}", self.name, self.log_end());
+                bail!("{} exited during startup ({status}):\n{}", self.name, self.log_tail());
             }
             if tokio::time::Instant::now() > deadline {
-                bail!("{} is not ready:\n{}", self.name, self.log_end());
+                bail!("{} is not ready:\n{}", self.name, self.log_tail());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -83,7 +83,7 @@ impl Program {
         Ok(())
     }
 
-    fn log_end(&self) -> String {
+    fn log_tail(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")

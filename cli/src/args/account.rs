@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_addresses_are_taken() {
+    fn only_email_addresses_are_accepted() {
         assert_eq!(email(" ada@example.com "), Ok("ada@example.com".to_owned()));
         assert!(email("ada").is_err() && email("").is_err());
     }

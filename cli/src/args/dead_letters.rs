@@ -11,7 +11,7 @@ pub enum DeadLettersCommand {
     /// List dead letters, newest first.
     List {
         #[command(flatten)]
-        which: Which,
+        filter: DeadLetterFilter,
         /// Maximum number of dead letters to list.
         #[arg(short = 'n', long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000), value_name = "N")]
         limit: i64,
@@ -22,14 +22,14 @@ pub enum DeadLettersCommand {
     #[command(after_help = "Example:\n  rekindle dead-letters replay --project <ID> --channel email --reason gave_up")]
     Replay {
         #[command(flatten)]
-        which: Which,
+        filter: DeadLetterFilter,
         #[command(flatten)]
         database: DatabaseArgs,
     },
 }
 
 #[derive(Debug, Args)]
-pub struct Which {
+pub struct DeadLetterFilter {
     /// The project's ID.
     #[arg(long, value_name = "ID")]
     pub project: Uuid,

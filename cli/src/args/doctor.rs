@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-const WHAT: &str = "\
+const AFTER_HELP: &str = "\
 The doctor reads the variables that the programs read (DATABASE_URL, NATS_URL, REDIS_URL, MASTER_KEY, PUBLIC_BASE_URL,
 ...). Run it with the environment of a program, for example with the same env file. It changes nothing. It publishes one
 empty message to the ingest stream, as the gateway's readiness check does every second.
@@ -26,7 +26,7 @@ Examples:
   rekindle doctor --nats-monitor http://nats:8222 --disk /var/lib/postgresql --disk /data/nats";
 
 #[derive(Debug, Args)]
-#[command(after_help = WHAT)]
+#[command(after_help = AFTER_HELP)]
 pub struct DoctorArgs {
     /// Print the findings as JSON: {healthy, findings: [{check, verdict, what, remedy}]}.
     #[arg(long)]

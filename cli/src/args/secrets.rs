@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use super::DatabaseArgs;
 
-const ROTATION: &str = "\
+const ROTATE_HELP: &str = "\
 The secrets of a project (passwords and keys of channels, webhook and identity secrets, keys for web push) are stored in
 the database, encrypted under the master key. MASTER_KEY, or the file MASTER_KEY_FILE, may hold several keys, separated
 by commas: the first one encrypts, and all of them decrypt. Each encrypted value names its key.
@@ -31,7 +31,7 @@ pub enum SecretsCommand {
         database: DatabaseArgs,
     },
     /// Re-encrypt every secret under the first key of MASTER_KEY.
-    #[command(after_help = ROTATION)]
+    #[command(after_help = ROTATE_HELP)]
     Rotate {
         #[command(flatten)]
         database: DatabaseArgs,

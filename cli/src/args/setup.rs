@@ -23,7 +23,7 @@ The schema must exist: run `rekindle migrate` first.";
 pub struct SetupArgs {
     /// The generated keys and credentials are stored there.
     #[command(flatten)]
-    pub place: RunDirArg,
+    pub dir: RunDirArg,
     /// Address of a `rekindle mailbox`. The first project's email channel sends to it, unless it is already configured.
     #[arg(long, value_name = "HOST:PORT")]
     pub mailbox: Option<Mailbox>,

@@ -12,7 +12,7 @@ use super::retry::{Next, Outcome, next};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long one call is retried before the demo gives up: far longer than any restart takes.
-const PATIENCE: Duration = Duration::from_mins(5);
+const MAX_RETRY_TIME: Duration = Duration::from_mins(5);
 
 pub struct Api {
     http: Client,
@@ -26,10 +26,10 @@ pub struct Api {
 pub enum ApiError {
     #[error("{call}: {status}: {message}")]
     Refused { call: String, status: u16, message: String },
-    #[error("{call}: still failing after {} s: {last}", PATIENCE.as_secs())]
+    #[error("{call}: still failing after {} s: {last}", MAX_RETRY_TIME.as_secs())]
     GaveUp { call: String, last: String },
     #[error("{call}: the response does not match the specification: {problem}")]
-    Odd { call: String, problem: String },
+    UnexpectedResponse { call: String, problem: String },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ impl Api {
             Key::Public => &self.public_key,
             Key::Secret => &self.secret_key,
         };
-        self.until_answered(&call, || {
+        self.call_with_retries(&call, || {
             let request = self.http.post(url.clone()).header("x-api-key", key);
             build(request.header("content-type", "application/json"))
         })
@@ -95,13 +95,13 @@ impl Api {
     pub async fn put(&self, path: &[&str], body: &Value) -> Result<Value, ApiError> {
         let url = self.url(path, &[]);
         let call = format!("PUT {}", url.path());
-        self.until_answered(&call, || self.http.put(url.clone()).bearer_auth(&self.secret_key).json(body)).await
+        self.call_with_retries(&call, || self.http.put(url.clone()).bearer_auth(&self.secret_key).json(body)).await
     }
 
     pub async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Value, ApiError> {
         let url = self.url(path, query);
         let call = format!("GET {}", &url.as_str()[url.origin().ascii_serialization().len()..]);
-        self.until_answered(&call, || self.http.get(url.clone()).bearer_auth(&self.secret_key)).await
+        self.call_with_retries(&call, || self.http.get(url.clone()).bearer_auth(&self.secret_key)).await
     }
 
     /// Like `get`, but returns `None` if the resource does not exist.
@@ -127,7 +127,7 @@ impl Api {
         }
     }
 
-    async fn until_answered(&self, call: &str, build: impl Fn() -> RequestBuilder) -> Result<Value, ApiError> {
+    async fn call_with_retries(&self, call: &str, build: impl Fn() -> RequestBuilder) -> Result<Value, ApiError> {
         let began = tokio::time::Instant::now();
         let mut failures = 0;
         loop {
@@ -136,16 +136,16 @@ impl Api {
             match next(outcome, failures, rand::random()) {
                 Next::Done => {
                     return serde_json::from_str(&answer)
-                        .map_err(|e| ApiError::Odd { call: call.to_owned(), problem: e.to_string() });
+                        .map_err(|e| ApiError::UnexpectedResponse { call: call.to_owned(), problem: e.to_string() });
                 }
                 Next::Stop => {
-                    let Outcome::Answered { status, .. } = outcome else { continue };
+                    let Outcome::Response { status, .. } = outcome else { continue };
                     return Err(ApiError::Refused { call: call.to_owned(), status, message: reason(&answer) });
                 }
-                Next::Again { .. } if began.elapsed() > PATIENCE => {
+                Next::Retry { .. } if began.elapsed() > MAX_RETRY_TIME => {
                     return Err(ApiError::GaveUp { call: call.to_owned(), last: reason(&answer) });
                 }
-                Next::Again { after } => {
+                Next::Retry { after } => {
                     self.retries.fetch_add(1, Ordering::Relaxed);
                     tokio::time::sleep(after).await;
                 }
@@ -158,14 +158,14 @@ impl Api {
 async fn attempt(request: RequestBuilder) -> (Outcome, String) {
     let response = match request.send().await {
         Ok(response) => response,
-        Err(e) => return (Outcome::NoAnswer, format!("{e:?}")),
+        Err(e) => return (Outcome::NoResponse, format!("{e:?}")),
     };
     let status = response.status().as_u16();
     let retry_after = response.headers().get("retry-after").and_then(|v| v.to_str().ok()?.trim().parse().ok());
     match response.text().await {
-        Ok(body) => (Outcome::Answered { status, retry_after }, body),
+        Ok(body) => (Outcome::Response { status, retry_after }, body),
         // The connection broke in the middle of the body, so the outcome is unknown.
-        Err(e) => (Outcome::NoAnswer, format!("{e:?}")),
+        Err(e) => (Outcome::NoResponse, format!("{e:?}")),
     }
 }
 
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_in_the_services_words() {
+    fn error_message_of_the_service_is_returned() {
         assert_eq!(reason(r#"{"error":"Conflict","message":"in use","status":409}"#), "in use");
         assert_eq!(reason("<html>"), "<html>");
     }

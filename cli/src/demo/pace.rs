@@ -8,25 +8,25 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 /// Once `true`, the rest of the day is sent as fast as the service accepts it.
-pub type Hurry = Arc<AtomicBool>;
+pub type UnlimitedFlag = Arc<AtomicBool>;
 
 /// Limits the events per second over all connections.
 pub struct Pace {
     per_event: Option<Duration>,
     next: Mutex<Instant>,
-    hurry: Hurry,
+    unlimited: UnlimitedFlag,
 }
 
 impl Pace {
-    pub fn new(events_per_second: Option<u32>, hurry: Hurry) -> Self {
+    pub fn new(events_per_second: Option<u32>, unlimited: UnlimitedFlag) -> Self {
         let per_event = events_per_second.map(|rate| Duration::from_secs(1) / rate.max(1));
-        Self { per_event, next: Mutex::new(Instant::now()), hurry }
+        Self { per_event, next: Mutex::new(Instant::now()), unlimited }
     }
 
     /// Waits until `events` more events may be sent.
     pub async fn take(&self, events: u32) {
         let Some(per_event) = self.per_event else { return };
-        if self.hurry.load(Ordering::Relaxed) {
+        if self.unlimited.load(Ordering::Relaxed) {
             return;
         }
         let at = {

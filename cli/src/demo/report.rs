@@ -18,7 +18,7 @@ pub struct Line {
     pub examples: Vec<String>,
 }
 
-const EXAMPLES: usize = 5;
+const MAX_EXAMPLES: usize = 5;
 
 impl Line {
     pub fn equal(what: &'static str, expected: u64, found: u64) -> Self {
@@ -26,7 +26,7 @@ impl Line {
     }
 
     /// Creates a line that counts the correct ones of `all` and names each difference.
-    pub fn all_right(what: &'static str, all: usize, differences: Vec<String>, wrong: usize) -> Self {
+    pub fn correct_of(what: &'static str, all: usize, differences: Vec<String>, wrong: usize) -> Self {
         let found = all.saturating_sub(wrong) as u64;
         Self::equal(what, all as u64, found).with_examples(differences)
     }
@@ -37,17 +37,18 @@ impl Line {
     }
 
     pub fn with_examples(mut self, examples: impl IntoIterator<Item = String>) -> Self {
-        self.examples.extend(examples.into_iter().take(EXAMPLES));
+        self.examples.extend(examples.into_iter().take(MAX_EXAMPLES));
         self
     }
 }
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Books {
+pub struct Report {
     pub run: String,
     pub seed: u64,
-    pub people: usize,
+    #[serde(rename = "people")]
+    pub users: usize,
     pub balanced: bool,
     /// Whether the numbers kept changing until the deadline.
     pub timed_out: bool,
@@ -58,11 +59,11 @@ pub struct Books {
     pub lines: Vec<Line>,
 }
 
-impl Books {
+impl Report {
     pub fn table(&self) -> String {
         let mut out = String::new();
-        let (run, seed, people) = (&self.run, self.seed, grouped(self.people as u64));
-        let _ = writeln!(out, "\nReconciliation of run {run} (seed {seed}, {people} users)\n");
+        let (run, seed, users) = (&self.run, self.seed, grouped(self.users as u64));
+        let _ = writeln!(out, "\nReconciliation of run {run} (seed {seed}, {users} users)\n");
         let width = self.lines.iter().map(|line| line.what.chars().count()).max().unwrap_or(0);
         let _ = writeln!(out, "   {:width$}  {:>10}  {:>10}", "", "expected", "found");
         for line in &self.lines {
@@ -93,8 +94,8 @@ impl Books {
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -106,11 +107,11 @@ fn grouped(n: u64) -> String {
 mod tests {
     use super::*;
 
-    fn books(lines: Vec<Line>) -> Books {
-        Books {
+    fn report(lines: Vec<Line>) -> Report {
+        Report {
             run: "r".into(),
             seed: 1,
-            people: 2_000,
+            users: 2_000,
             balanced: lines.iter().all(|line| line.ok),
             timed_out: false,
             replay_seconds: 2.0,
@@ -127,12 +128,12 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_marked_and_named() {
+    fn differences_are_marked_and_named() {
         let wrong = Line::equal("mails", 3, 2).with_examples((0..9).map(|n| format!("mail {n} is missing")));
-        let table = books(vec![Line::equal("events", 5, 5), wrong]).table();
+        let table = report(vec![Line::equal("events", 5, 5), wrong]).table();
         assert!(table.contains(" ✓ events") && table.contains(" ✗ mails"), "{table}");
         assert!(table.contains("· mail 4 is missing") && !table.contains("mail 5"), "{table}");
         assert!(table.contains("do NOT match: 1 of 2"), "{table}");
-        assert!(books(vec![Line::equal("events", 5, 5)]).table().contains("All counts match."));
+        assert!(report(vec![Line::equal("events", 5, 5)]).table().contains("All counts match."));
     }
 }

@@ -7,41 +7,41 @@ use kernel::backoff::Backoff;
 /// The outcome of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    Answered {
+    Response {
         status: u16,
         /// The `Retry-After` header, in seconds.
         retry_after: Option<u64>,
     },
     /// No connection, a broken one, or a timeout.
-    NoAnswer,
+    NoResponse,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Done,
-    Again {
+    Retry {
         after: Duration,
     },
     /// The call itself is invalid, so a retry would not help.
     Stop,
 }
 
-const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), factor: 2, most: Duration::from_secs(5) };
+const BACKOFF: Backoff = Backoff { initial: Duration::from_millis(200), factor: 2, max: Duration::from_secs(5) };
 /// Maximum `Retry-After` in seconds. Longer values are cut to this.
-const LONGEST_RETRY_AFTER: u64 = 30;
+const MAX_RETRY_AFTER_SECS: u64 = 30;
 
 /// Returns the next step after the `failures`-th consecutive failure, counted from 1. `random` is between 0 and 1.
 pub fn next(outcome: Outcome, failures: u32, random: f64) -> Next {
-    let again = |least: Duration| Next::Again { after: least.mul_f64(1.0 + random / 5.0) };
+    let again = |least: Duration| Next::Retry { after: least.mul_f64(1.0 + random / 5.0) };
     match outcome {
-        Outcome::Answered { status: 200..300, .. } => Next::Done,
-        Outcome::Answered { status: 429 | 500.., retry_after } => {
-            let asked = Duration::from_secs(retry_after.unwrap_or(0).min(LONGEST_RETRY_AFTER));
+        Outcome::Response { status: 200..300, .. } => Next::Done,
+        Outcome::Response { status: 429 | 500.., retry_after } => {
+            let requested = Duration::from_secs(retry_after.unwrap_or(0).min(MAX_RETRY_AFTER_SECS));
             let own = BACKOFF.delay(failures, random);
-            if asked > own { again(asked) } else { Next::Again { after: own } }
+            if requested > own { again(requested) } else { Next::Retry { after: own } }
         }
-        Outcome::Answered { .. } => Next::Stop,
-        Outcome::NoAnswer => Next::Again { after: BACKOFF.delay(failures, random) },
+        Outcome::Response { .. } => Next::Stop,
+        Outcome::NoResponse => Next::Retry { after: BACKOFF.delay(failures, random) },
     }
 }
 
@@ -50,9 +50,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_outcomes_are_tried_again() {
-        let of = |status, retry_after| next(Outcome::Answered { status, retry_after }, 1, 0.0);
-        let again = |ms| Next::Again { after: Duration::from_millis(ms) };
+    fn only_temporary_failures_are_retried() {
+        let of = |status, retry_after| next(Outcome::Response { status, retry_after }, 1, 0.0);
+        let again = |ms| Next::Retry { after: Duration::from_millis(ms) };
         for (status, retry_after, expected) in [
             (200, None, Next::Done),
             (202, Some(9), Next::Done),
@@ -75,18 +75,18 @@ mod tests {
         ] {
             assert_eq!(of(status, retry_after), expected, "{status} {retry_after:?}");
         }
-        assert_eq!(next(Outcome::NoAnswer, 1, 0.0), again(100));
+        assert_eq!(next(Outcome::NoResponse, 1, 0.0), again(100));
     }
 
     #[test]
-    fn waits_grow_to_five_seconds_and_are_spread() {
-        let delay = |failures, random| match next(Outcome::NoAnswer, failures, random) {
-            Next::Again { after } => after.as_millis(),
+    fn delays_grow_to_five_seconds_with_jitter() {
+        let delay = |failures, random| match next(Outcome::NoResponse, failures, random) {
+            Next::Retry { after } => after.as_millis(),
             _ => 0,
         };
         assert_eq!((1..=7).map(|n| delay(n, 1.0)).collect::<Vec<_>>(), [200, 400, 800, 1600, 3200, 5000, 5000]);
         assert_eq!(delay(6, 0.0), 2_500);
-        let asked = Outcome::Answered { status: 503, retry_after: Some(10) };
-        assert_eq!(next(asked, 1, 1.0), Next::Again { after: Duration::from_secs(12) });
+        let requested = Outcome::Response { status: 503, retry_after: Some(10) };
+        assert_eq!(next(requested, 1, 1.0), Next::Retry { after: Duration::from_secs(12) });
     }
 }

@@ -16,17 +16,17 @@ use super::api::{Api, Key};
 use super::generator::Day;
 use super::generator::clocks;
 use super::generator::requests::{Request, Route};
-use super::memory::CartTimes;
 use super::pace::Pace;
+use super::run_state::CartTimes;
 use progress::Bar;
 
 /// How long a phone may take to be registered, and the poll interval.
-const PATIENCE: Duration = Duration::from_mins(5);
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const REGISTRATION_TIMEOUT: Duration = Duration::from_mins(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What the service accepted, according to its responses.
 #[derive(Debug)]
-pub struct Tally {
+pub struct ReplayCounts {
     /// Events sent for the first time in this replay.
     pub events: AtomicU64,
     /// Events repeated on purpose.
@@ -35,9 +35,9 @@ pub struct Tally {
     pub slowest_ms: Vec<AtomicU64>,
 }
 
-impl Tally {
-    pub fn new(people: usize) -> Self {
-        let slowest_ms = (0..people).map(|_| AtomicU64::new(0)).collect();
+impl ReplayCounts {
+    pub fn new(users: usize) -> Self {
+        let slowest_ms = (0..users).map(|_| AtomicU64::new(0)).collect();
         Self { events: AtomicU64::new(0), repeats: AtomicU64::new(0), slowest_ms }
     }
 }
@@ -48,17 +48,17 @@ pub struct Replay<'a> {
     pub carts: &'a CartTimes,
     pub pace: Pace,
     pub progress: Bar,
-    pub tally: Tally,
+    pub counts: ReplayCounts,
 }
 
 impl Replay<'_> {
     /// Sends the day. Returns when everything was accepted, or with the first rejected request.
     pub async fn run(&self, day: &Day, connections: usize) -> anyhow::Result<()> {
         try_join_all((0..connections).map(|connection| async move {
-            for request in day.requests.iter().filter(|request| request.person % connections == connection) {
+            for request in day.requests.iter().filter(|request| request.user % connections == connection) {
                 self.send(request).await?;
                 if request.route == Route::Device {
-                    self.until_known(&day.people[request.person].external_id).await?;
+                    self.wait_for_phone(&day.users[request.user].external_id).await?;
                 }
             }
             anyhow::Ok(())
@@ -72,22 +72,25 @@ impl Replay<'_> {
     ///
     /// Devices are partitioned by token and events by user, so an event that refers to a phone may otherwise be
     /// recorded before it.
-    async fn until_known(&self, external_id: &str) -> anyhow::Result<()> {
+    async fn wait_for_phone(&self, external_id: &str) -> anyhow::Result<()> {
         let began = Instant::now();
-        let mut looks = tokio::time::interval(LOOK_EVERY);
-        while began.elapsed() < PATIENCE {
-            looks.tick().await;
+        let mut ticks = tokio::time::interval(POLL_INTERVAL);
+        while began.elapsed() < REGISTRATION_TIMEOUT {
+            ticks.tick().await;
             let user = self.api.find(&["users", external_id], &[]).await?;
             if user.is_some_and(|user| user["devices"].as_array().is_some_and(|devices| !devices.is_empty())) {
                 return Ok(());
             }
         }
-        bail!("the phone of {external_id} was accepted, but is still not registered after {} s", PATIENCE.as_secs())
+        bail!(
+            "the phone of {external_id} was accepted, but is still not registered after {} s",
+            REGISTRATION_TIMEOUT.as_secs()
+        )
     }
 
     async fn send(&self, request: &Request) -> anyhow::Result<()> {
         self.pace.take(request.events).await;
-        self.carts.note(&request.carts, self.clock.now_ms()).context("recording the time of a checkout")?;
+        self.carts.record(&request.carts, self.clock.now_ms()).context("recording the time of a checkout")?;
         let path: &[&str] = match request.route {
             Route::Batch { .. } => &["events", "batch"],
             Route::Event => &["events"],
@@ -106,9 +109,9 @@ impl Replay<'_> {
             http.body(body)
         });
         check(request, &answer.await?)?;
-        let took = began.elapsed().as_millis() as u64;
-        self.tally.slowest_ms[request.person].fetch_max(took, Ordering::Relaxed);
-        let count = if request.repeat { &self.tally.repeats } else { &self.tally.events };
+        let elapsed_ms = began.elapsed().as_millis() as u64;
+        self.counts.slowest_ms[request.user].fetch_max(elapsed_ms, Ordering::Relaxed);
+        let count = if request.repeat { &self.counts.repeats } else { &self.counts.events };
         count.fetch_add(u64::from(request.events), Ordering::Relaxed);
         self.progress.add(u64::from(request.events));
         Ok(())
@@ -119,7 +122,7 @@ impl Replay<'_> {
 /// clock.
 fn body(request: &Request, now_ms: i64) -> (Vec<u8>, bool) {
     let Route::Batch { gzip } = request.route else { return (request.json.as_bytes().to_vec(), false) };
-    let sent_at = clocks::written(now_ms, request.skew_ms);
+    let sent_at = clocks::device_time(now_ms, request.skew_ms);
     let plain = format!(r#"{{"batch":[{}],"sentAt":"{sent_at}"}}"#, request.json).into_bytes();
     if !gzip {
         return (plain, false);
@@ -135,10 +138,10 @@ fn body(request: &Request, now_ms: i64) -> (Vec<u8>, bool) {
 /// Checks that a 202 response to a batch covers all its items and reports no error.
 fn check(request: &Request, answer: &Value) -> anyhow::Result<()> {
     if let Route::Batch { .. } = request.route {
-        let took = answer["success"] == Value::Bool(true) && answer["errors"].as_u64() == Some(0);
+        let succeeded = answer["success"] == Value::Bool(true) && answer["errors"].as_u64() == Some(0);
         let whole = answer["processed"].as_u64() == Some(u64::from(request.items));
         ensure!(
-            took && whole,
+            succeeded && whole,
             "POST /events/batch accepted {} of {} items: {answer}",
             answer["processed"],
             request.items
@@ -154,7 +157,7 @@ mod tests {
 
     fn request(route: Route, json: &str, skew_ms: i64) -> Request {
         Request {
-            person: 0,
+            user: 0,
             route,
             json: json.into(),
             idempotency_key: None,
@@ -168,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_says_when_it_was_sent_by_its_own_clock() {
+    fn batch_carries_sent_at_of_its_own_clock() {
         let (plain, gzip) = body(&request(Route::Batch { gzip: false }, "{},{}", 3_600_000), 1_700_000_000_000);
         let value: Value = serde_json::from_slice(&plain).unwrap();
         assert_eq!(value, json!({ "batch": [{}, {}], "sentAt": "2023-11-14T23:13:20.000Z" }));
@@ -181,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_was_not_taken_whole_ends_the_demo() {
+    fn partially_accepted_batch_ends_the_demo() {
         let batch = request(Route::Batch { gzip: false }, "{},{}", 0);
         assert!(check(&batch, &json!({ "success": true, "processed": 2, "errors": 0 })).is_ok());
         for bad in [

@@ -7,13 +7,13 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
 use super::api::{Api, Key};
-use super::generator::expected::{INBOX, PUSH, REMINDER, WELCOME, Wording};
+use super::generator::expected::{INBOX, MessageText, PUSH, REMINDER, WELCOME};
 
-pub const REMINDER_AFTER: Duration = Duration::from_secs(5);
+pub const REMINDER_DELAY: Duration = Duration::from_secs(5);
 
 /// How long a change of automations may take to reach every worker. Workers poll twice a second, and clients cannot
 /// observe whether they have.
-const SPREAD: Duration = Duration::from_secs(2);
+const PROPAGATION_DELAY: Duration = Duration::from_secs(2);
 
 fn name_of(what: &str, run: &str) -> String {
     format!("Demo {what} {run}")
@@ -32,7 +32,7 @@ pub async fn check_email(api: &Api) -> anyhow::Result<()> {
 /// Creates and activates the run's templates and automations, and deactivates those of earlier runs. Returns after the
 /// workers have loaded them.
 pub async fn prepare(api: &Api, run: &str) -> anyhow::Result<()> {
-    rest(api, |name| !name.ends_with(&format!(" {run}"))).await?;
+    deactivate(api, |name| !name.ends_with(&format!(" {run}"))).await?;
     let welcome = template(api, &name_of("welcome", run), "EMAIL", &WELCOME).await?;
     let inbox = template(api, &name_of("inbox", run), "IN_APP", &INBOX).await?;
     let push = template(api, &name_of("push", run), "PUSH", &PUSH).await?;
@@ -43,22 +43,22 @@ pub async fn prepare(api: &Api, run: &str) -> anyhow::Result<()> {
     ]);
     let push_steps = json!([{ "type": "SEND_PUSH", "templateId": push }]);
     let reminder_steps = json!([
-        { "type": "WAIT", "delay": REMINDER_AFTER.as_secs() },
+        { "type": "WAIT", "delay": REMINDER_DELAY.as_secs() },
         { "type": "SEND_EMAIL", "templateId": reminder },
     ]);
     automation(api, &name_of("welcome", run), "signed_up", "once", welcome_steps).await?;
     automation(api, &name_of("push", run), "push_enabled", "once", push_steps).await?;
     automation(api, &name_of("reminder", run), "checkout_started", "always", reminder_steps).await?;
-    tokio::time::sleep(SPREAD).await;
+    tokio::time::sleep(PROPAGATION_DELAY).await;
     Ok(())
 }
 
 /// Deactivates the run's automations.
 pub async fn finish(api: &Api, run: &str) -> anyhow::Result<()> {
-    rest(api, |name| name.ends_with(&format!(" {run}"))).await
+    deactivate(api, |name| name.ends_with(&format!(" {run}"))).await
 }
 
-async fn rest(api: &Api, which: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+async fn deactivate(api: &Api, which: impl Fn(&str) -> bool) -> anyhow::Result<()> {
     for automation in api.list("automations").await? {
         let (Some(id), Some(name)) = (automation["id"].as_str(), automation["name"].as_str()) else { continue };
         let active = automation["active"] == Value::Bool(true);
@@ -69,18 +69,18 @@ async fn rest(api: &Api, which: impl Fn(&str) -> bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn template(api: &Api, name: &str, channel: &str, wording: &Wording) -> anyhow::Result<String> {
-    if let Some(there) = by_name(api, "templates", name).await? {
-        return id_of(&there);
+async fn template(api: &Api, name: &str, channel: &str, text: &MessageText) -> anyhow::Result<String> {
+    if let Some(existing) = by_name(api, "templates", name).await? {
+        return id_of(&existing);
     }
     let body =
-        json!({ "name": name, "channel": channel, "subject": wording.subject, "body": wording.body, "tags": ["demo"] });
+        json!({ "name": name, "channel": channel, "subject": text.subject, "body": text.body, "tags": ["demo"] });
     create(api, "templates", name, &body).await
 }
 
 async fn automation(api: &Api, name: &str, event: &str, reentry: &str, steps: Value) -> anyhow::Result<()> {
-    if let Some(there) = by_name(api, "automations", name).await? {
-        api.put(&["automations", &id_of(&there)?], &json!({ "active": true })).await?;
+    if let Some(existing) = by_name(api, "automations", name).await? {
+        api.put(&["automations", &id_of(&existing)?], &json!({ "active": true })).await?;
         return Ok(());
     }
     let body = json!({ "name": name, "triggerType": "EVENT", "triggerEvent": event, "active": true, "reentry": reentry,

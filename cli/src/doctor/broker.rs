@@ -1,6 +1,6 @@
 //! NATS: whether it is reachable, with sufficient rights, and with streams that keep what is published.
 
-pub mod look;
+pub mod observe;
 
 use async_nats::ConnectErrorKind;
 use async_nats::jetstream::stream::{ClusterInfo, Config, RetentionPolicy};
@@ -12,31 +12,31 @@ use tls::TlsFault;
 use super::finding::Finding;
 
 /// Minimum payload size that the programs need, in bytes.
-const LEAST_PAYLOAD: usize = 1_000_000;
+const MIN_PAYLOAD_BYTES: usize = 1_000_000;
 /// Percentage of a stream's byte limit from which it is nearly full. The scheduler purges from 70 on.
-const NEARLY_FULL: u128 = 90;
-const RATHER_FULL: u128 = 80;
+const WRONG_PERCENT: u128 = 90;
+const NOTABLE_PERCENT: u128 = 80;
 /// Maximum acceptable interval between syncs to disk, in milliseconds.
-const SYNC_FINE: u64 = 1_000;
+const MAX_SYNC_INTERVAL_MS: u64 = 1_000;
 
 /// Why the connection failed.
 #[derive(Clone, Debug)]
-pub struct Refusal {
+pub struct BrokerFailure {
     pub kind: Option<ConnectErrorKind>,
     /// Set if no TLS was negotiated.
     pub tls: Option<TlsFault>,
-    pub words: String,
+    pub message: String,
 }
 
 /// Observations about NATS.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct BrokerState {
     pub version: String,
     pub max_payload: usize,
     /// JetStream's own report.
     pub jetstream: JetStream,
     /// The ingest, send and dead-letter streams, in this order. Empty if JetStream is off.
-    pub streams: Vec<Looked>,
+    pub streams: Vec<StreamState>,
     /// Result of publishing an empty message to the ingest stream.
     pub canary: Option<Result<(), PublishError>>,
     /// Requests that the server rejected meanwhile, in its own words.
@@ -49,18 +49,18 @@ pub enum JetStream {
     On,
     Off,
     /// This user may not read it.
-    Silent(String),
+    Unreadable(String),
 }
 
 #[derive(Clone, Debug)]
-pub enum Looked {
-    Found(Box<Found>),
+pub enum StreamState {
+    Present(Box<StreamInfo>),
     Missing,
     Unseen(String),
 }
 
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct StreamInfo {
     pub config: Config,
     pub bytes: u64,
     pub cluster: Option<ClusterInfo>,
@@ -70,7 +70,7 @@ pub struct Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sync {
     /// The monitoring address is not set.
-    Unasked,
+    NotRequested,
     Unseen(String),
     Always,
     Every {
@@ -78,13 +78,13 @@ pub enum Sync {
     },
 }
 
-pub fn judge(config: &BusConfig, seen: &Result<Seen, Refusal>) -> Vec<Finding> {
+pub fn judge(config: &BusConfig, seen: &Result<BrokerState, BrokerFailure>) -> Vec<Finding> {
     let seen = match seen {
         Ok(seen) => seen,
-        Err(refusal) => return vec![refused(refusal)],
+        Err(failure) => return vec![connection_failure(failure)],
     };
     let mut findings = vec![Finding::well("nats.connection", format!("reached, nats-server {}", seen.version))];
-    if seen.max_payload < LEAST_PAYLOAD {
+    if seen.max_payload < MIN_PAYLOAD_BYTES {
         let what = format!("messages over {} bytes are rejected", seen.max_payload);
         findings.push(Finding::wrong("nats.max_payload", what, "set max_payload: 1MB"));
     }
@@ -95,23 +95,23 @@ pub fn judge(config: &BusConfig, seen: &Result<Seen, Refusal>) -> Vec<Finding> {
             let remedy = "add `jetstream { store_dir: … }` to the server's configuration, as in deploy/nats/nats.conf";
             findings.push(Finding::wrong("nats.jetstream", "is disabled for this account", remedy));
         }
-        JetStream::Silent(why) => {
+        JetStream::Unreadable(why) => {
             findings.push(Finding::unseen("nats.jetstream", format!("this user may not read its state: {why}")));
         }
     }
     let checks = ["nats.stream.ingest", "nats.stream.send", "nats.stream.dead"];
-    let wanted = topology::wanted(&Names::new(&config.stream_prefix), config);
-    for ((check, wanted), looked) in checks.into_iter().zip(&wanted).zip(&seen.streams) {
-        findings.extend(stream(check, wanted, looked));
+    let wanted = topology::stream_configs(&Names::new(&config.stream_prefix), config);
+    for ((check, wanted), state) in checks.into_iter().zip(&wanted).zip(&seen.streams) {
+        findings.extend(stream(check, wanted, state));
     }
     findings.extend(seen.canary.as_ref().map(canary));
     findings.push(sync(&seen.sync));
     findings
 }
 
-fn refused(Refusal { kind, tls, words }: &Refusal) -> Finding {
+fn connection_failure(BrokerFailure { kind, tls, message }: &BrokerFailure) -> Finding {
     if let Some(fault) = tls {
-        return Finding::wrong("nats.connection", words.clone(), fault.remedy("NATS_CA_FILE"));
+        return Finding::wrong("nats.connection", message.clone(), fault.remedy("NATS_CA_FILE"));
     }
     let remedy = match kind {
         Some(ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication) => {
@@ -123,7 +123,7 @@ fn refused(Refusal { kind, tls, words }: &Refusal) -> Finding {
             "check the host and port in NATS_URL, that NATS is running, and the network in between (firewall, NetworkPolicy)"
         }
     };
-    Finding::wrong("nats.connection", words.clone(), remedy)
+    Finding::wrong("nats.connection", message.clone(), remedy)
 }
 
 fn rights(violations: &[String]) -> Finding {
@@ -137,26 +137,26 @@ fn rights(violations: &[String]) -> Finding {
     Finding::wrong(CHECK, format!("the server refuses: {first}{more}"), remedy)
 }
 
-fn stream(check: &'static str, wanted: &Config, looked: &Looked) -> Vec<Finding> {
+fn stream(check: &'static str, wanted: &Config, state: &StreamState) -> Vec<Finding> {
     let name = &wanted.name;
-    let found = match looked {
-        Looked::Found(found) => found,
-        Looked::Missing => {
+    let found = match state {
+        StreamState::Present(found) => found,
+        StreamState::Missing => {
             let remedy = "start the scheduler, which creates it within seconds, or run `rekindle setup`, or any program whose user has the permission";
             return vec![Finding::wrong(check, format!("{name} is missing"), remedy)];
         }
-        Looked::Unseen(why) => return vec![Finding::unseen(check, format!("{name} cannot be read: {why}"))],
+        StreamState::Unseen(why) => return vec![Finding::unseen(check, format!("{name} cannot be read: {why}"))],
     };
     let mut findings = differences(check, wanted, &found.config);
     findings.extend(replicas(check, wanted, found));
-    findings.extend(room(check, found));
+    findings.extend(stream_usage(check, found));
     if findings.is_empty() {
-        findings.push(Finding::well(check, format!("{name} is configured correctly, {}", shown(found))));
+        findings.push(Finding::well(check, format!("{name} is configured correctly, {}", used_text(found))));
     }
     findings
 }
 
-fn shown(Found { config, bytes, .. }: &Found) -> String {
+fn used_text(StreamInfo { config, bytes, .. }: &StreamInfo) -> String {
     format!("{} of {} MiB used", bytes >> 20, config.max_bytes >> 20)
 }
 
@@ -167,8 +167,8 @@ fn differences(check: &'static str, wanted: &Config, found: &Config) -> Vec<Find
         |what: String, remedy: String| findings.push(Finding::wrong(check, format!("{name}: {what}"), remedy));
     let edit = |flag: &str| format!("`nats stream edit {name} {flag}`");
     if found.subjects != wanted.subjects {
-        let anew = "it belongs to another system or STREAM_PREFIX: once it is empty, remove it; a program then creates it again";
-        wrong(format!("its subjects are {:?} instead of {:?}", found.subjects, wanted.subjects), anew.to_owned());
+        let remedy = "it belongs to another system or STREAM_PREFIX: once it is empty, remove it; a program then creates it again";
+        wrong(format!("its subjects are {:?} instead of {:?}", found.subjects, wanted.subjects), remedy.to_owned());
     }
     if found.retention != wanted.retention {
         let loses = if wanted.retention == RetentionPolicy::Limits {
@@ -176,9 +176,9 @@ fn differences(check: &'static str, wanted: &Config, found: &Config) -> Vec<Find
         } else {
             ""
         };
-        let anew =
+        let remedy =
             "it cannot be changed: once the stream is empty, remove it; a program then creates it again".to_owned();
-        wrong(format!("its retention is {:?} instead of {:?}{loses}", found.retention, wanted.retention), anew);
+        wrong(format!("its retention is {:?} instead of {:?}{loses}", found.retention, wanted.retention), remedy);
     }
     if found.storage != wanted.storage {
         wrong(
@@ -218,7 +218,7 @@ fn differences(check: &'static str, wanted: &Config, found: &Config) -> Vec<Find
     findings
 }
 
-fn replicas(check: &'static str, wanted: &Config, Found { config, cluster, .. }: &Found) -> Vec<Finding> {
+fn replicas(check: &'static str, wanted: &Config, StreamInfo { config, cluster, .. }: &StreamInfo) -> Vec<Finding> {
     let (name, has, wants) = (&wanted.name, config.num_replicas, wanted.num_replicas);
     let mut findings = Vec::new();
     if has < wants {
@@ -249,18 +249,18 @@ fn replicas(check: &'static str, wanted: &Config, Found { config, cluster, .. }:
     findings
 }
 
-fn room(check: &'static str, found: &Found) -> Option<Finding> {
-    let Found { config, bytes, .. } = found;
+fn stream_usage(check: &'static str, found: &StreamInfo) -> Option<Finding> {
+    let StreamInfo { config, bytes, .. } = found;
     // A full stream of this kind drops its oldest messages, so being full is normal.
     if config.max_bytes <= 0 || config.discard != async_nats::jetstream::stream::DiscardPolicy::New {
         return None;
     }
     let percent = u128::from(*bytes) * 100 / u128::from(config.max_bytes.unsigned_abs());
-    let what = || format!("{}: {}, {percent} %", config.name, shown(found));
+    let what = || format!("{}: {}, {percent} %", config.name, used_text(found));
     let remedy = "once it is full, no event is accepted: check that the workers keep up (work.partitions) and that the scheduler runs, which purges applied events";
     match percent {
-        NEARLY_FULL.. => Some(Finding::wrong(check, what(), remedy)),
-        RATHER_FULL.. => Some(Finding::notable(check, what(), remedy)),
+        WRONG_PERCENT.. => Some(Finding::wrong(check, what(), remedy)),
+        NOTABLE_PERCENT.. => Some(Finding::notable(check, what(), remedy)),
         _ => None,
     }
 }
@@ -286,12 +286,12 @@ fn sync(sync: &Sync) -> Finding {
     let remedy =
         "set sync_interval: 1s in its jetstream block, or always (NATS_SYNC_INTERVAL of deploy/nats/nats.conf)";
     match sync {
-        Sync::Unasked => {
+        Sync::NotRequested => {
             Finding::unseen(CHECK, "not looked at: --nats-monitor or NATS_MONITOR_URL names http://host:8222")
         }
         Sync::Unseen(why) => Finding::unseen(CHECK, format!("not looked at: {why}")),
         Sync::Always => Finding::well(CHECK, "always: acknowledged messages are on disk"),
-        Sync::Every { milliseconds } if *milliseconds <= SYNC_FINE => {
+        Sync::Every { milliseconds } if *milliseconds <= MAX_SYNC_INTERVAL_MS => {
             Finding::well(CHECK, format!("every {milliseconds} ms"))
         }
         Sync::Every { milliseconds } => {

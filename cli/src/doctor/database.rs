@@ -1,6 +1,6 @@
 //! PostgreSQL: whether it is reachable, has the right schema, and is configured to keep what it stores.
 
-pub mod look;
+pub mod observe;
 
 use database::connector;
 use database::migrate::SchemaError;
@@ -11,27 +11,27 @@ use super::finding::Finding;
 use super::work;
 
 /// The oldest supported major version.
-const OLDEST: i32 = 14;
+const MIN_VERSION: i32 = 14;
 /// Clock difference in milliseconds: negligible up to the first bound; up to the second, it only confuses readers of
 /// logs.
-const SKEW_FINE: i64 = 2_000;
-const SKEW_BORNE: i64 = 60_000;
+const MAX_GOOD_SKEW_MS: i64 = 2_000;
+const MAX_NOTABLE_SKEW_MS: i64 = 60_000;
 
 /// Why the connection failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refusal {
+pub struct DatabaseFailure {
     /// PostgreSQL's error code, if it responded.
     pub code: Option<String>,
     /// Set if no TLS was negotiated.
     pub tls: Option<TlsFault>,
     /// Whether the server is a standby or is set to read-only.
     pub takes_no_writes: bool,
-    pub words: String,
+    pub message: String,
 }
 
 /// Observations about the database.
 #[derive(Debug)]
-pub struct Seen {
+pub struct DatabaseState {
     pub server: Server,
     pub pool_size: usize,
     /// How far this machine's clock is ahead of the database's.
@@ -41,22 +41,22 @@ pub struct Seen {
     pub altered: Vec<i32>,
     pub missing_extensions: Vec<&'static str>,
     /// Number of secrets by table that the master key does not open, or `None` without a schema or a key.
-    pub unopened: Option<Vec<(&'static str, i64)>>,
+    pub undecryptable: Option<Vec<(&'static str, i64)>>,
     /// `None` without a schema that this program supports.
-    pub work: Option<work::Seen>,
+    pub work: Option<work::WorkState>,
 }
 
-pub fn judge(seen: &Result<Seen, Refusal>) -> Vec<Finding> {
+pub fn judge(seen: &Result<DatabaseState, DatabaseFailure>) -> Vec<Finding> {
     let seen = match seen {
         Ok(seen) => seen,
-        Err(refusal) => return vec![refused(refusal)],
+        Err(failure) => return vec![connection_failure(failure)],
     };
     let Server { version, sessions, max_connections, tls, .. } = &seen.server;
     let tls = tls.as_deref().unwrap_or("without TLS");
     let reached = format!("reached, PostgreSQL {}.{}, {tls}", version / 10_000, version % 10_000);
     let mut findings = vec![Finding::well("database.connection", reached)];
-    if version / 10_000 < OLDEST {
-        let remedy = format!("upgrade it to {OLDEST} or newer");
+    if version / 10_000 < MIN_VERSION {
+        let remedy = format!("upgrade it to {MIN_VERSION} or newer");
         findings.push(Finding::wrong(
             "database.version",
             format!("PostgreSQL {} is too old", version / 10_000),
@@ -69,15 +69,15 @@ pub fn judge(seen: &Result<Seen, Refusal>) -> Vec<Finding> {
     findings.push(clock(seen.ahead_ms));
     findings.push(extensions(&seen.missing_extensions));
     findings.push(schema(&seen.schema, &seen.altered));
-    findings.extend(seen.unopened.as_deref().map(secrets));
+    findings.extend(seen.undecryptable.as_deref().map(secrets));
     findings
 }
 
-fn refused(refusal: &Refusal) -> Finding {
+fn connection_failure(failure: &DatabaseFailure) -> Finding {
     const CHECK: &str = "database.connection";
-    let Refusal { code, tls, takes_no_writes, words } = refusal;
+    let DatabaseFailure { code, tls, takes_no_writes, message } = failure;
     if let Some(fault) = *tls {
-        return Finding::wrong(CHECK, format!("no TLS with PostgreSQL: {words}"), connector::remedy(fault));
+        return Finding::wrong(CHECK, format!("no TLS with PostgreSQL: {message}"), connector::remedy(fault));
     }
     if *takes_no_writes {
         let what =
@@ -87,7 +87,7 @@ fn refused(refusal: &Refusal) -> Finding {
         return Finding::wrong(CHECK, what, remedy);
     }
     let (what, remedy) = match code.as_deref() {
-        Some("28000") if words.ends_with("no encryption") || words.ends_with("SSL off") => (
+        Some("28000") if message.ends_with("no encryption") || message.ends_with("SSL off") => (
             "requires TLS; this connection is without TLS",
             "set sslmode=verify-full in DATABASE_URL, with sslrootcert for your own certificate authority",
         ),
@@ -111,7 +111,7 @@ fn refused(refusal: &Refusal) -> Finding {
             "check the host and port in DATABASE_URL, that PostgreSQL is running, and the network in between (firewall, NetworkPolicy)",
         ),
     };
-    Finding::wrong(CHECK, format!("PostgreSQL {what}: {words}"), remedy)
+    Finding::wrong(CHECK, format!("PostgreSQL {what}: {message}"), remedy)
 }
 
 fn connections(sessions: i64, most: i64, pool: usize) -> Finding {
@@ -182,8 +182,8 @@ fn clock(ahead_ms: i64) -> Finding {
     let remedy =
         "synchronize the clocks of all machines (chrony, systemd-timesyncd); the programs use the database's clock";
     match far {
-        0..=SKEW_FINE => Finding::well(CHECK, what),
-        _ if far <= SKEW_BORNE => Finding::notable(CHECK, what, remedy),
+        0..=MAX_GOOD_SKEW_MS => Finding::well(CHECK, what),
+        _ if far <= MAX_NOTABLE_SKEW_MS => Finding::notable(CHECK, what, remedy),
         _ => Finding::wrong(CHECK, what, remedy),
     }
 }
@@ -222,10 +222,13 @@ fn schema(schema: &Result<(), SchemaError>, altered: &[i32]) -> Finding {
     Finding::well(CHECK, "is the schema of this version")
 }
 
-fn secrets(unopened: &[(&'static str, i64)]) -> Finding {
+fn secrets(undecryptable: &[(&'static str, i64)]) -> Finding {
     const CHECK: &str = "secrets.master_key";
-    let left: Vec<String> =
-        unopened.iter().filter(|(_, count)| *count > 0).map(|(table, count)| format!("{count} of {table}")).collect();
+    let left: Vec<String> = undecryptable
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(table, count)| format!("{count} of {table}"))
+        .collect();
     if left.is_empty() {
         return Finding::well(CHECK, "decrypts every secret in the database");
     }
@@ -242,15 +245,18 @@ mod tests {
     use super::super::finding::Verdict;
     use super::*;
 
-    fn of(code: Option<&str>, words: &str) -> String {
-        let finding =
-            refused(&Refusal { code: code.map(str::to_owned), words: words.to_owned(), ..Refusal::default() });
+    fn of(code: Option<&str>, message: &str) -> String {
+        let finding = connection_failure(&DatabaseFailure {
+            code: code.map(str::to_owned),
+            message: message.to_owned(),
+            ..DatabaseFailure::default()
+        });
         assert_eq!(finding.verdict, Verdict::Wrong);
         finding.what
     }
 
     #[test]
-    fn refusals_are_told_apart_by_their_code() {
+    fn connection_failures_are_distinguished_by_code() {
         assert!(of(Some("28P01"), "x").contains("password") && of(Some("3D000"), "x").contains("no such database"));
         assert!(
             of(Some("53300"), "x").contains("no free connection")
@@ -261,14 +267,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_standby_is_told_from_none_at_all() {
-        let finding = refused(&Refusal { takes_no_writes: true, ..Refusal::default() });
+    fn standby_is_distinguished_from_unreachable_server() {
+        let finding = connection_failure(&DatabaseFailure { takes_no_writes: true, ..DatabaseFailure::default() });
         assert!(finding.verdict == Verdict::Wrong && finding.what.contains("accepts writes"), "{finding:?}");
         assert!(finding.remedy.unwrap().contains("promote"));
     }
 
     #[test]
-    fn as_many_standbys_as_commits_wait_for_are_in_sync() {
+    fn required_number_of_standbys_must_be_in_sync() {
         let of = |awaited, in_sync, connected| standby(Standbys { awaited, in_sync, connected, unseen: 0 });
         let verdict = |awaited, in_sync, connected| of(awaited, in_sync, connected).map(|finding| finding.verdict);
         assert_eq!((verdict(0, 0, 0), verdict(0, 0, 1)), (None, Some(Verdict::Notable)));
@@ -282,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn standbys_whose_state_may_not_be_seen_are_not_called_well() {
+    fn standbys_with_unreadable_state_are_notable() {
         let unseen = |awaited| standby(Standbys { awaited, in_sync: 0, connected: 1, unseen: 1 }).unwrap();
         assert_eq!((unseen(0).verdict, unseen(2).verdict), (Verdict::Notable, Verdict::Wrong));
         let one = unseen(1);
@@ -290,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_is_old_new_or_altered() {
+    fn old_newer_and_altered_schemas_are_wrong() {
         let verdict = |schema: Result<(), SchemaError>, altered: &[i32]| {
             let finding = self::schema(&schema, altered);
             (finding.verdict, finding.remedy.unwrap_or_default())
@@ -309,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_to_suffice_for_one_more_process() {
+    fn connections_must_suffice_for_one_more_process() {
         assert_eq!(connections(10, 100, 16).verdict, Verdict::Well);
         assert_eq!(connections(90, 100, 16).verdict, Verdict::Notable);
     }

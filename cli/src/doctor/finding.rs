@@ -85,16 +85,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_has_a_line_each_and_what_to_do_below() {
+    fn report_has_a_line_per_finding_followed_by_its_remedy() {
         let findings = [Finding::well("a", "is there"), Finding::wrong("bcd", "is not", "make it")];
         assert_eq!(text(&findings), "✓ a    is there\n✗ bcd  is not\n       → make it\nOne thing is wrong.\n");
         assert!(!healthy(&findings) && healthy(&findings[..1]));
-        let told: serde_json::Value = serde_json::from_str(&json(&findings)).unwrap();
-        assert_eq!((&told["healthy"], &told["findings"][1]["verdict"]), (&false.into(), &"wrong".into()));
+        let report: serde_json::Value = serde_json::from_str(&json(&findings)).unwrap();
+        assert_eq!((&report["healthy"], &report["findings"][1]["verdict"]), (&false.into(), &"wrong".into()));
     }
 
     #[test]
-    fn what_should_be_known_does_not_fail() {
+    fn notable_and_unseen_findings_do_not_fail() {
         assert!(healthy(&[Finding::notable("a", "b", "c"), Finding::unseen("d", "e")]));
     }
 }

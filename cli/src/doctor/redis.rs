@@ -1,6 +1,6 @@
 //! Redis: only limits are shared through it, so nothing is worse than notable unless it refuses writes.
 
-pub mod look;
+pub mod observe;
 
 use tls::TlsFault;
 
@@ -8,31 +8,32 @@ use super::finding::Finding;
 
 /// Observations about Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum RedisState {
     /// `REDIS_URL` is not set, or is malformed, which the settings check reports.
     Unset,
     /// The reason, and the TLS fault if no TLS was negotiated.
-    Away(String, Option<TlsFault>),
-    There(Standing),
+    Unreachable(String, Option<TlsFault>),
+    Reachable(RedisInfo),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct RedisInfo {
     pub version: String,
     pub policy: String,
     /// In bytes; 0 means unlimited.
     pub max_memory: u64,
 }
 
-pub fn judge(seen: &Seen) -> Vec<Finding> {
-    const ALONE: &str = "each process enforces its own share of the limits, by GATEWAY_REPLICAS and DELIVERY_REPLICAS";
+pub fn judge(seen: &RedisState) -> Vec<Finding> {
+    const LOCAL_LIMITS: &str =
+        "each process enforces its own share of the limits, by GATEWAY_REPLICAS and DELIVERY_REPLICAS";
     match seen {
-        Seen::Unset => {
-            let what = format!("REDIS_URL is not set: {ALONE}");
+        RedisState::Unset => {
+            let what = format!("REDIS_URL is not set: {LOCAL_LIMITS}");
             vec![Finding::notable("redis.connection", what, "set it if more than one gateway or worker-delivery runs")]
         }
-        Seen::Away(why, tls) => {
-            let what = format!("cannot be used ({why}): {ALONE}");
+        RedisState::Unreachable(why, tls) => {
+            let what = format!("cannot be used ({why}): {LOCAL_LIMITS}");
             let remedy = match tls {
                 Some(fault) => fault.remedy("REDIS_CA_FILE"),
                 None => "check REDIS_URL and its password, and that Redis is running; everything else works without it"
@@ -40,13 +41,13 @@ pub fn judge(seen: &Seen) -> Vec<Finding> {
             };
             vec![Finding::notable("redis.connection", what, remedy)]
         }
-        Seen::There(standing) => {
-            vec![Finding::well("redis.connection", format!("reached, Redis {}", standing.version)), eviction(standing)]
+        RedisState::Reachable(info) => {
+            vec![Finding::well("redis.connection", format!("reached, Redis {}", info.version)), eviction(info)]
         }
     }
 }
 
-fn eviction(Standing { policy, max_memory, .. }: &Standing) -> Finding {
+fn eviction(RedisInfo { policy, max_memory, .. }: &RedisInfo) -> Finding {
     const CHECK: &str = "redis.eviction";
     let remedy = "set maxmemory 256mb and maxmemory-policy volatile-lru: all keys of this system have a time to live";
     match (policy.as_str(), *max_memory) {
@@ -69,9 +70,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happens_when_it_is_full_matters() {
+    fn eviction_policy_decides_the_verdict() {
         let verdict = |policy: &str, max_memory| {
-            eviction(&Standing { version: "7".into(), policy: policy.to_owned(), max_memory }).verdict
+            eviction(&RedisInfo { version: "7".into(), policy: policy.to_owned(), max_memory }).verdict
         };
         assert_eq!(verdict("volatile-lru", 1), Verdict::Well);
         assert_eq!(verdict("noeviction", 1), Verdict::Wrong);
@@ -80,11 +81,11 @@ mod tests {
     }
 
     #[test]
-    fn without_it_the_rest_goes_on() {
-        for seen in [Seen::Unset, Seen::Away("refused".into(), None)] {
+    fn unavailable_redis_is_only_notable() {
+        for seen in [RedisState::Unset, RedisState::Unreachable("refused".into(), None)] {
             assert_eq!(judge(&seen)[0].verdict, Verdict::Notable);
         }
-        let unknown = judge(&Seen::Away("x".into(), Some(TlsFault::UnknownAuthority)));
+        let unknown = judge(&RedisState::Unreachable("x".into(), Some(TlsFault::UnknownAuthority)));
         assert!(unknown[0].remedy.as_deref().is_some_and(|remedy| remedy.contains("REDIS_CA_FILE")));
     }
 }

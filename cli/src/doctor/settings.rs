@@ -13,10 +13,10 @@ use super::finding::Finding;
 use super::variables::VARIABLES;
 
 const CHECK: &str = "settings";
-const PUBLIC: &str = "PUBLIC_BASE_URL";
+const PUBLIC_URL: &str = "PUBLIC_BASE_URL";
 
 /// Name prefixes that belong to the product.
-const OWN: [&str; 24] = [
+const PREFIXES: [&str; 24] = [
     "ADMIN_",
     "AI_",
     "APNS_",
@@ -73,7 +73,7 @@ fn malformed(env: &Env, unprotected_mail: Option<EnvError>) -> Vec<Finding> {
     let mut errors = Vec::new();
     for (name, kind) in VARIABLES {
         // Variables that may hold secrets have kinds that refuse nothing, so their values are never shown.
-        let refused = env.get(name).and_then(|text| kind.refuses(text));
+        let refused = env.get(name).and_then(|text| kind.allowed_if_invalid(text));
         if let Some(allowed) = refused {
             errors.push((*name, format!("is {:?}", env.text(name, "")), allowed));
         }
@@ -126,9 +126,10 @@ fn missing(env: &Env) -> Vec<Finding> {
 }
 
 fn public(env: &Env) -> Option<Finding> {
-    let Some(url) = env.get(PUBLIC) else {
-        let what =
-            format!("{PUBLIC} is not set: opens and clicks are not tracked, and links in mails point to this machine");
+    let Some(url) = env.get(PUBLIC_URL) else {
+        let what = format!(
+            "{PUBLIC_URL} is not set: opens and clicks are not tracked, and links in mails point to this machine"
+        );
         return Some(Finding::notable(CHECK, what, "set it to the gateway's public URL"));
     };
     let rest = url.strip_prefix("http://")?;
@@ -138,11 +139,11 @@ fn public(env: &Env) -> Option<Finding> {
         || host.starts_with("127.")
         || rest.split(']').next() == Some("[::1");
     Some(if is_here {
-        let what = format!("{PUBLIC} is {url}: links in mails work on this machine only");
+        let what = format!("{PUBLIC_URL} is {url}: links in mails work on this machine only");
         Finding::notable(CHECK, what, "fine for testing; in production, set an https:// URL")
     } else {
         let what = format!(
-            "{PUBLIC} is {url}: passwords, sessions and keys are sent in the clear, and web push does not work"
+            "{PUBLIC_URL} is {url}: passwords, sessions and keys are sent in the clear, and web push does not work"
         );
         Finding::wrong(
             CHECK,
@@ -156,7 +157,7 @@ fn misspelled(env: &Env) -> Vec<Finding> {
     let known = |name: &str| VARIABLES.iter().any(|(known, _)| *known == name);
     // Kubernetes sets variables with such names to describe services.
     let of_a_service = |name: &str| name.contains("_SERVICE_") || name.contains("_PORT");
-    let ours = |name: &&str| OWN.iter().any(|own| name.starts_with(own)) && *name != "NATS_MONITOR_URL";
+    let ours = |name: &&str| PREFIXES.iter().any(|own| name.starts_with(own)) && *name != "NATS_MONITOR_URL";
     let mut names: Vec<&str> = env.names().filter(ours).filter(|name| !known(name) && !of_a_service(name)).collect();
     names.sort_unstable();
     let nearest = |name: &str| VARIABLES.iter().map(|(known, _)| (distance(name, known), *known)).min();
@@ -198,7 +199,7 @@ mod tests {
             ("DATABASE_URL", "postgres://a@b/c"),
             ("NATS_URL", "nats://a:4222"),
             ("MASTER_KEY", KEY),
-            (PUBLIC, "https://example.com"),
+            (PUBLIC_URL, "https://example.com"),
             ("SYSTEM_SMTP_URL", "smtps://mail.example.com"),
             ("SYSTEM_MAIL_FROM", "rekindle@example.com"),
         ];
@@ -214,12 +215,12 @@ mod tests {
     }
 
     #[test]
-    fn a_good_environment_is_well() {
+    fn valid_environment_passes() {
         assert_eq!(of(&[])[0].verdict, Verdict::Well);
     }
 
     #[test]
-    fn what_is_malformed_is_named_and_secrets_are_not_shown() {
+    fn malformed_variables_are_named_and_secrets_are_not_shown() {
         for (name, value) in [
             ("DELIVERY_CONCURRENCY", "1"),
             ("INGEST_PARTITIONS", "257"),
@@ -228,7 +229,7 @@ mod tests {
             ("TRUST_FORWARDED", "yes"),
             ("GATEWAY_ADDR", "8080"),
             ("OUTBOUND_ALLOW", "here"),
-            (PUBLIC, "example.com"),
+            (PUBLIC_URL, "example.com"),
             ("DATABASE_URL", "postgres://a@b/c?sslmode=allow"),
         ] {
             assert!(wrong(&[(name, value)]).starts_with(name), "{name}");
@@ -241,19 +242,19 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_needed() {
-        let findings = judge(&Env::from_pairs([(PUBLIC, "https://example.com")]), None);
+    fn missing_master_key_is_wrong() {
+        let findings = judge(&Env::from_pairs([(PUBLIC_URL, "https://example.com")]), None);
         assert!(findings[0].what.starts_with("MASTER_KEY is not set") && findings.len() == 4, "{findings:?}");
     }
 
     #[test]
-    fn an_address_without_tls_is_wrong_but_on_this_machine() {
-        assert!(wrong(&[(PUBLIC, "http://shop.example.com")]).contains("in the clear"));
-        assert_eq!(of(&[(PUBLIC, "http://127.0.0.1:8080")])[0].verdict, Verdict::Notable);
+    fn public_url_without_tls_is_wrong_except_on_this_machine() {
+        assert!(wrong(&[(PUBLIC_URL, "http://shop.example.com")]).contains("in the clear"));
+        assert_eq!(of(&[(PUBLIC_URL, "http://127.0.0.1:8080")])[0].verdict, Verdict::Notable);
     }
 
     #[test]
-    fn a_misspelled_name_is_told_with_the_right_one() {
+    fn misspelled_name_is_reported_with_a_suggestion() {
         let found = of(&[("DELIVERY_CONCURENCY", "9"), ("GATEWAY_SERVICE_HOST", "10.0.0.1"), ("HOME", "/")]);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].remedy.as_deref(), Some("did you mean DELIVERY_CONCURRENCY?"));

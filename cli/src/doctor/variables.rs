@@ -107,7 +107,7 @@ pub const VARIABLES: &[(&str, Kind)] = &[
 
 impl Kind {
     /// Returns the allowed values if `text` is invalid, or else `None`.
-    pub fn refuses(self, text: &str) -> Option<String> {
+    pub fn allowed_if_invalid(self, text: &str) -> Option<String> {
         let one_of = |allowed: &[&str]| format!("one of {}", allowed.join(", "));
         match self {
             Self::Text => None,
@@ -143,23 +143,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_held_against_what_its_variable_takes() {
+    fn values_are_checked_against_their_kind() {
         let number = Kind::Number(1, 8);
         assert_eq!(
-            (number.refuses("8"), number.refuses("9").is_some(), number.refuses("-1").is_some()),
+            (
+                number.allowed_if_invalid("8"),
+                number.allowed_if_invalid("9").is_some(),
+                number.allowed_if_invalid("-1").is_some()
+            ),
             (None, true, true)
         );
-        assert!(Kind::Switch.refuses("yes").is_some() && Kind::Switch.refuses("on").is_none());
+        assert!(Kind::Switch.allowed_if_invalid("yes").is_some() && Kind::Switch.allowed_if_invalid("on").is_none());
         let some = Kind::Choices(&["email", "push"]);
-        assert!(some.refuses("email, PUSH").is_none() && some.refuses("email,pigeon").is_some());
-        assert!(Kind::Url.refuses("https://").is_some() && Kind::Url.refuses("http://a").is_none());
-        assert!(Kind::Socket.refuses("8080").is_some() && Kind::Socket.refuses("0.0.0.0:8080").is_none());
-        assert!(Kind::Choice(&["1", "3"]).refuses("2").is_some());
+        assert!(some.allowed_if_invalid("email, PUSH").is_none() && some.allowed_if_invalid("email,pigeon").is_some());
+        assert!(
+            Kind::Url.allowed_if_invalid("https://").is_some() && Kind::Url.allowed_if_invalid("http://a").is_none()
+        );
+        assert!(
+            Kind::Socket.allowed_if_invalid("8080").is_some()
+                && Kind::Socket.allowed_if_invalid("0.0.0.0:8080").is_none()
+        );
+        assert!(Kind::Choice(&["1", "3"]).allowed_if_invalid("2").is_some());
     }
 
     /// Returns the names in capitals that a program reads from its environment: every such string on a line that reads
     /// it, or that defines a name.
-    fn asked_for(code: &str) -> BTreeSet<String> {
+    fn names_read_by(code: &str) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for (at, _) in code.match_indices('"') {
             let rest = &code[at + 1..];
@@ -190,16 +199,16 @@ mod tests {
     }
 
     #[test]
-    fn every_variable_of_the_programs_is_known_and_no_other() {
-        let mut asked = BTreeSet::new();
-        for source in sources::of_programs() {
+    fn variables_match_those_that_programs_read() {
+        let mut read_names = BTreeSet::new();
+        for source in sources::program_sources() {
             if source.text.contains("env: &Env") || source.text.contains("&Env::") {
-                asked.extend(asked_for(source.code()));
+                read_names.extend(names_read_by(source.code()));
             }
         }
-        let known: BTreeSet<String> = VARIABLES.iter().map(|(name, _)| (*name).to_owned()).collect();
-        assert_eq!(known.len(), VARIABLES.len());
-        assert_eq!(asked, known);
+        let listed: BTreeSet<String> = VARIABLES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(listed.len(), VARIABLES.len());
+        assert_eq!(read_names, listed);
     }
 
     #[test]
@@ -210,8 +219,8 @@ mod tests {
         let names = first_cells.flat_map(|cell| cell.split(", ").map(|name| name.trim_matches('`').to_owned()));
         let mut documented: Vec<String> = names.collect();
         documented.sort();
-        let mut known: Vec<String> = VARIABLES.iter().map(|(name, _)| (*name).to_owned()).collect();
-        known.sort();
-        assert_eq!(documented, known);
+        let mut listed: Vec<String> = VARIABLES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        listed.sort();
+        assert_eq!(documented, listed);
     }
 }

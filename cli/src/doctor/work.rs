@@ -1,6 +1,6 @@
 //! Work: whether partitions have owners, no work waits for too long, and time partitions exist ahead.
 
-pub mod look;
+pub mod observe;
 
 use super::finding::Finding;
 
@@ -9,13 +9,13 @@ pub const OUTBOX_SECONDS: i64 = 30;
 pub const TIMERS_SECONDS: i64 = 60;
 pub const CHUNKS_SECONDS: i64 = 180;
 /// Maximum count. More does not change the finding.
-pub const COUNTED: i64 = 10_000;
+pub const MAX_COUNT: i64 = 10_000;
 /// Days of time partitions ahead. The scheduler keeps fourteen.
-const DAYS_NEEDED: i64 = 2;
-const DAYS_USUAL: i64 = 10;
+const MIN_DAYS_AHEAD: i64 = 2;
+const EXPECTED_DAYS_AHEAD: i64 = 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct WorkState {
     /// Partitions of the ingest stream; 0 before the first worker.
     pub partitions: i64,
     pub orphaned: Vec<i16>,
@@ -26,18 +26,18 @@ pub struct Seen {
     pub days_ahead: Vec<(&'static str, i64)>,
 }
 
-pub fn judge(seen: &Seen) -> Vec<Finding> {
+pub fn judge(seen: &WorkState) -> Vec<Finding> {
     vec![
         partitions(seen),
-        waiting(
+        overdue(
             "work.outbox",
             seen.outbox,
             OUTBOX_SECONDS,
             "rows of the outbox",
             "check that worker-automation runs, and that its NATS user may publish to ingest.* and send.*.direct",
         ),
-        waiting("work.timers", seen.timers, TIMERS_SECONDS, "timers", "check that the scheduler runs, and its log"),
-        waiting(
+        overdue("work.timers", seen.timers, TIMERS_SECONDS, "timers", "check that the scheduler runs, and its log"),
+        overdue(
             "work.messages",
             seen.chunks,
             CHUNKS_SECONDS,
@@ -49,7 +49,7 @@ pub fn judge(seen: &Seen) -> Vec<Finding> {
     ]
 }
 
-fn partitions(seen: &Seen) -> Finding {
+fn partitions(seen: &WorkState) -> Finding {
     const CHECK: &str = "work.partitions";
     let start = "start worker-automation, or check its log: leases last PARTITION_LEASE_MS, 8 s by default";
     if seen.partitions == 0 {
@@ -63,11 +63,11 @@ fn partitions(seen: &Seen) -> Finding {
     Finding::wrong(CHECK, what, start)
 }
 
-fn waiting(check: &'static str, count: i64, seconds: i64, of: &str, remedy: &str) -> Finding {
+fn overdue(check: &'static str, count: i64, seconds: i64, of: &str, remedy: &str) -> Finding {
     match count {
         0 => Finding::well(check, format!("no {of} are overdue by more than {seconds} s")),
         _ => {
-            let more = if count >= COUNTED { " or more" } else { "" };
+            let more = if count >= MAX_COUNT { " or more" } else { "" };
             Finding::wrong(check, format!("{count}{more} {of} are overdue by more than {seconds} s"), remedy)
         }
     }
@@ -78,12 +78,12 @@ fn ahead(days: &[(&'static str, i64)]) -> Finding {
     let remedy =
         "the scheduler creates them every hour, and `rekindle migrate` at once; check the scheduler's log for errors";
     match days.iter().min_by_key(|(_, days)| *days) {
-        Some((table, days)) if *days < DAYS_NEEDED => {
+        Some((table, days)) if *days < MIN_DAYS_AHEAD => {
             let what =
                 format!("{table} has partitions for {} days: after that, no rows can be inserted", (*days).max(0));
             Finding::wrong(CHECK, what, remedy)
         }
-        Some((table, days)) if *days < DAYS_USUAL => {
+        Some((table, days)) if *days < EXPECTED_DAYS_AHEAD => {
             Finding::notable(CHECK, format!("{table} has partitions for only {days} days"), remedy)
         }
         Some((_, days)) => Finding::well(CHECK, format!("exist for {days} days ahead")),
@@ -96,32 +96,32 @@ mod tests {
     use super::super::finding::Verdict;
     use super::*;
 
-    fn well() -> Seen {
+    fn well() -> WorkState {
         let days_ahead = vec![("events", 13), ("message", 13)];
-        Seen { partitions: 8, orphaned: Vec::new(), outbox: 0, timers: 0, chunks: 0, days_ahead }
+        WorkState { partitions: 8, orphaned: Vec::new(), outbox: 0, timers: 0, chunks: 0, days_ahead }
     }
 
-    fn wrong(seen: &Seen) -> Vec<&'static str> {
+    fn wrong(seen: &WorkState) -> Vec<&'static str> {
         let findings = judge(seen);
         findings.iter().filter(|f| f.verdict == Verdict::Wrong).map(|f| f.check).collect()
     }
 
     #[test]
-    fn each_kind_of_work_is_judged_alone() {
+    fn each_kind_of_work_is_judged_separately() {
         assert_eq!(wrong(&well()), [""; 0]);
-        assert_eq!(wrong(&Seen { orphaned: vec![3], ..well() }), ["work.partitions"]);
-        assert_eq!(wrong(&Seen { partitions: 0, ..well() }), ["work.partitions"]);
-        assert_eq!(wrong(&Seen { outbox: 1, ..well() }), ["work.outbox"]);
-        assert_eq!(wrong(&Seen { timers: 2, ..well() }), ["work.timers"]);
-        assert_eq!(wrong(&Seen { chunks: COUNTED, ..well() }), ["work.messages"]);
+        assert_eq!(wrong(&WorkState { orphaned: vec![3], ..well() }), ["work.partitions"]);
+        assert_eq!(wrong(&WorkState { partitions: 0, ..well() }), ["work.partitions"]);
+        assert_eq!(wrong(&WorkState { outbox: 1, ..well() }), ["work.outbox"]);
+        assert_eq!(wrong(&WorkState { timers: 2, ..well() }), ["work.timers"]);
+        assert_eq!(wrong(&WorkState { chunks: MAX_COUNT, ..well() }), ["work.messages"]);
         assert_eq!(
-            wrong(&Seen { days_ahead: vec![("events", 13), ("message", 1)], ..well() }),
+            wrong(&WorkState { days_ahead: vec![("events", 13), ("message", 1)], ..well() }),
             ["work.time_partitions"]
         );
     }
 
     #[test]
-    fn few_days_ahead_are_told() {
+    fn too_few_days_ahead_are_reported() {
         assert_eq!(ahead(&[("events", 5)]).verdict, Verdict::Notable);
         assert!(ahead(&[("events", -3)]).what.contains("for 0 days"));
     }

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_found_in_every_log_of_ours() {
+    fn timestamps_are_found_in_every_log_format() {
         for (line, time) in [
             ("2026-01-31T10:00:00.123456Z  INFO up", "2026-01-31T10:00:00.123456"),
             (r#"{"timestamp":"2026-01-31T10:00:00.5Z","level":"INFO"}"#, "2026-01-31T10:00:00.5"),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_go_by_time_and_followers_stay_with_theirs() {
+    fn lines_are_sorted_by_time_and_continuation_lines_stay_in_place() {
         let lines = |texts: &[&str]| texts.iter().map(|t| (*t).to_owned()).collect();
         let merged = by_time(vec![
             ("a".into(), lines(&["2026-01-01T00:00:01Z one", "  more of one", "2026-01-01T00:00:03Z three"])),

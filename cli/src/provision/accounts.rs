@@ -26,7 +26,7 @@ impl Provision {
         };
         let mut connection = self.connection().await?;
         if let Some((project, _)) = joins {
-            exists(&connection, project).await?;
+            check_project(&connection, project).await?;
         }
         let tx = connection.transaction().await?;
         if !accounts::insert(&tx, &account, &hash, now).await? {
@@ -44,7 +44,7 @@ impl Provision {
         let password = random_password();
         let hash = hash_password(&password).await?;
         let mut connection = self.connection().await?;
-        let account = found(&connection, email).await?;
+        let account = find_account(&connection, email).await?;
         let tx = connection.transaction().await?;
         accounts::set_password(&tx, account.id, &hash, self.clock.now()).await?;
         sessions::end_others(&tx, account.id, None).await?;
@@ -56,7 +56,7 @@ impl Provision {
     /// Marks an account's email address as verified, on the operator's authority.
     pub async fn verify(&self, email: &str) -> Result<()> {
         let mut connection = self.connection().await?;
-        let account = found(&connection, email).await?;
+        let account = find_account(&connection, email).await?;
         let tx = connection.transaction().await?;
         accounts::set_verified(&tx, account.id, self.clock.now()).await?;
         tx.commit().await?;
@@ -67,7 +67,7 @@ impl Provision {
     pub async fn invite_link(&self, project: Uuid, email: &str, public_base_url: &str) -> Result<String> {
         let (project, now) = (ProjectId(project), self.clock.now());
         let mut connection = self.connection().await?;
-        exists(&connection, project.0).await?;
+        check_project(&connection, project.0).await?;
         let tx = connection.transaction().await?;
         let invite = invites::pending_for_update(&tx, project, email, now).await?;
         let invite = invite.with_context(|| {
@@ -92,8 +92,8 @@ impl Provision {
     /// Makes a verified account a member of a project, or changes its role.
     pub async fn join(&self, email: &str, project: Uuid, role: Role) -> Result<()> {
         let mut connection = self.connection().await?;
-        exists(&connection, project).await?;
-        let account = found(&connection, email).await?;
+        check_project(&connection, project).await?;
+        let account = find_account(&connection, email).await?;
         if !account.is_verified {
             bail!(
                 "{email} is not verified: the account was created through a link that was not mailed, so it may belong to another person. \
@@ -121,12 +121,12 @@ impl Provision {
     }
 }
 
-pub(super) async fn exists(connection: &Connection, project: Uuid) -> Result<()> {
+pub(super) async fn check_project(connection: &Connection, project: Uuid) -> Result<()> {
     let project_found = projects::get(connection, ProjectId(project)).await?;
     project_found.map(|_| ()).with_context(|| format!("there is no project {project}"))
 }
 
-async fn found(connection: &Connection, email: &str) -> Result<Account> {
+async fn find_account(connection: &Connection, email: &str) -> Result<Account> {
     let known = accounts::find(connection, email).await?;
     Ok(known
         .with_context(|| format!("there is no account {email}: create one with `rekindle account create`"))?

@@ -13,6 +13,6 @@ impl Provision {
 
     /// Accepts the current clock as correct. Returns `false` if nothing was held.
     pub async fn accept_clock(&self) -> Result<bool> {
-        Ok(clock_jumps::forget(&self.connection().await?).await?)
+        Ok(clock_jumps::delete(&self.connection().await?).await?)
     }
 }

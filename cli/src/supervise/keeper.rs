@@ -10,7 +10,7 @@ use local_servers::Process;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::backoff::Deaths;
+use super::backoff::RestartBackoff;
 use super::{GRACE, log_file};
 use crate::process_table::{Published, Status};
 use crate::run_dir::RunDir;
@@ -25,13 +25,13 @@ pub struct Keeper {
 impl Keeper {
     pub fn start(name: &'static str, service: Service, dir: RunDir, clock: Clock, published: Arc<Published>) -> Self {
         let (wanted, receiver) = watch::channel(Some(service));
-        let keeping = Keeping { name, dir, clock, published };
-        Self { wanted, task: tokio::spawn(keeping.run(receiver)) }
+        let keeper_task = KeeperTask { name, dir, clock, published };
+        Self { wanted, task: tokio::spawn(keeper_task.run(receiver)) }
     }
 
     /// Runs `service` from now on. An unchanged process continues, and a process that waits for its restart is started
     /// now.
-    pub fn want(&self, service: Service) {
+    pub fn set_service(&self, service: Service) {
         let _ = self.wanted.send(Some(service));
     }
 
@@ -52,30 +52,30 @@ impl Keeper {
     }
 }
 
-struct Keeping {
+struct KeeperTask {
     name: &'static str,
     dir: RunDir,
     clock: Clock,
     published: Arc<Published>,
 }
 
-impl Keeping {
+impl KeeperTask {
     async fn run(self, mut wanted: watch::Receiver<Option<Service>>) {
         self.stop_leftover().await;
-        let mut deaths = Deaths::default();
+        let mut backoff = RestartBackoff::default();
         loop {
             let Some(service) = wanted.borrow_and_update().clone() else { break };
             let began = Instant::now();
             let status = match self.spawn(&service) {
                 Ok(process) => {
-                    self.note_running(&process);
+                    self.record_running(&process);
                     tokio::select! {
-                        _ = process.gone(Duration::MAX) => process.exit_status(),
-                        () = another_wanted(&mut wanted, &service) => {
+                        _ = process.wait_for_exit(Duration::MAX) => process.exit_status(),
+                        () = wait_for_another_service(&mut wanted, &service) => {
                             tracing::info!(process = self.name, pid = process.pid(), "stopping");
                             self.published.update_entry(self.name, |e| e.status = Status::Starting);
                             process.stop(GRACE).await;
-                            deaths = Deaths::default();
+                            backoff = RestartBackoff::default();
                             continue;
                         }
                     }
@@ -85,11 +85,11 @@ impl Keeping {
                     None
                 }
             };
-            let delay = deaths.next_delay(began.elapsed(), status.and_then(|s| s.code()));
-            self.note_death(status, delay);
+            let delay = backoff.next_delay(began.elapsed(), status.and_then(|s| s.code()));
+            self.record_exit(status, delay);
             tokio::select! {
                 () = tokio::time::sleep(delay) => {}
-                _ = wanted.changed() => deaths = Deaths::default(),
+                _ = wanted.changed() => backoff = RestartBackoff::default(),
             }
         }
         let now = self.clock.now();
@@ -110,13 +110,13 @@ impl Keeping {
 
     fn spawn(&self, service: &Service) -> Result<Process> {
         let log = self.dir.log(self.name);
-        log_file::rotate(&log, log_file::ROTATE_AT)?;
+        log_file::rotate(&log, log_file::MAX_LOG_BYTES)?;
         let mut command = Command::new(&service.program);
         command.args(&service.args).envs(&service.env).current_dir(self.dir.path());
         Ok(Process::spawn(command, &self.dir.pid_file(self.name), &log)?)
     }
 
-    fn note_running(&self, process: &Process) {
+    fn record_running(&self, process: &Process) {
         tracing::info!(process = self.name, pid = process.pid(), "started");
         let now = self.clock.now();
         self.published.update_entry(self.name, |entry| {
@@ -124,7 +124,7 @@ impl Keeping {
         });
     }
 
-    fn note_death(&self, status: Option<ExitStatus>, delay: Duration) {
+    fn record_exit(&self, status: Option<ExitStatus>, delay: Duration) {
         let end = status.map_or("could not be started".to_owned(), |s| s.to_string());
         tracing::warn!(process = self.name, %end, ?delay, "the process ended; restarting after the delay");
         let now = self.clock.now();
@@ -138,7 +138,7 @@ impl Keeping {
 }
 
 /// Returns once a service other than `running` is wanted.
-async fn another_wanted(wanted: &mut watch::Receiver<Option<Service>>, running: &Service) {
+async fn wait_for_another_service(wanted: &mut watch::Receiver<Option<Service>>, running: &Service) {
     loop {
         if wanted.changed().await.is_err() || wanted.borrow_and_update().as_ref() != Some(running) {
             return;

@@ -5,13 +5,13 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// A log larger than this is rotated when its process starts.
-pub const ROTATE_AT: u64 = 16 * 1024 * 1024;
+pub const MAX_LOG_BYTES: u64 = 16 * 1024 * 1024;
 /// Maximum bytes at the end of a log that are searched for its last lines.
-const TAIL: u64 = 256 * 1024;
+const MAX_TAIL_BYTES: u64 = 256 * 1024;
 
-/// Rotates a log larger than `rotate_at` bytes to `<name>.log.1`, replacing the previous one.
-pub fn rotate(path: &Path, rotate_at: u64) -> io::Result<()> {
-    if fs::metadata(path).is_ok_and(|m| m.len() > rotate_at) {
+/// Rotates a log larger than `max_bytes` to `<name>.log.1`, replacing the previous one.
+pub fn rotate(path: &Path, max_bytes: u64) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|m| m.len() > max_bytes) {
         fs::rename(path, path.with_extension("log.1"))?;
     }
     Ok(())
@@ -26,7 +26,7 @@ pub fn last_lines(path: &Path, count: usize) -> io::Result<(Vec<String>, u64)> {
         Err(e) => return Err(e),
     };
     let length = file.metadata()?.len();
-    let start = length.saturating_sub(TAIL);
+    let start = length.saturating_sub(MAX_TAIL_BYTES);
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = Vec::new();
     file.take(length - start).read_to_end(&mut bytes)?;
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_log_is_set_aside() {
+    fn large_log_is_rotated() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gateway.log");
         rotate(&path, 10).unwrap();
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_of_any_log() {
+    fn last_lines_of_any_log_are_returned() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.log");
         assert_eq!(last_lines(&path, 5).unwrap(), (vec![], 0));

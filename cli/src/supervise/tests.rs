@@ -11,14 +11,14 @@ use super::*;
 use crate::process_table::ProcessTable;
 use crate::services::{GATEWAY, PROGRAMS};
 
-const STAYS: &str = "#!/bin/sh\nexec sleep 600\n";
+const SLEEPING_PROGRAM: &str = "#!/bin/sh\nexec sleep 600\n";
 
-struct Place {
+struct Fixture {
     folder: tempfile::TempDir,
     dir: RunDir,
 }
 
-impl Place {
+impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let dir = RunDir::create(&folder.path().join("run")).unwrap();
@@ -26,11 +26,11 @@ impl Place {
         (state.ports.gateway, state.ports.smtp, state.generation) = (Some(1), Some(2), 1);
         state.ports.admin = PROGRAMS.iter().map(|name| ((*name).to_owned(), 3)).collect();
         state.save(&dir).unwrap();
-        let place = Self { folder, dir };
+        let fixture = Self { folder, dir };
         for name in PROGRAMS.iter().chain(&["rekindle"]) {
-            place.program(name, STAYS);
+            fixture.program(name, SLEEPING_PROGRAM);
         }
-        place
+        fixture
     }
 
     /// Installs a program by a rename, as a build does.
@@ -46,16 +46,16 @@ impl Place {
 
     fn supervisor(&self) -> Supervisor {
         let mut supervisor = Supervisor::new(self.dir.clone(), self.folder.path().to_owned()).unwrap();
-        supervisor.take_in().unwrap();
+        supervisor.apply_state().unwrap();
         supervisor
     }
 
-    /// Waits until the table satisfies `holds`.
-    async fn until(&self, what: &str, holds: impl Fn(&ProcessTable) -> bool) -> ProcessTable {
+    /// Waits until the table satisfies `condition`.
+    async fn until(&self, what: &str, condition: impl Fn(&ProcessTable) -> bool) -> ProcessTable {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
             let table = ProcessTable::load(&self.dir).unwrap().unwrap();
-            if holds(&table) {
+            if condition(&table) {
                 return table;
             }
             assert!(Instant::now() < deadline, "not {what}: {table:?}");
@@ -78,30 +78,30 @@ fn pid(table: &ProcessTable, name: &str) -> u32 {
 }
 
 #[tokio::test]
-async fn what_is_killed_is_started_again_and_all_stop_at_the_end() {
-    let place = Place::new();
-    let supervisor = place.supervisor();
-    let before = place.until_all_run().await;
-    place.process(GATEWAY).unwrap().signal(Signal::KILL);
-    let after = place
+async fn killed_process_is_restarted_and_all_stop_at_the_end() {
+    let fixture = Fixture::new();
+    let supervisor = fixture.supervisor();
+    let before = fixture.until_all_run().await;
+    fixture.process(GATEWAY).unwrap().signal(Signal::KILL);
+    let after = fixture
         .until("restarted", |t| t.processes[GATEWAY].deaths == 1 && t.processes[GATEWAY].status == Status::Running)
         .await;
     assert_ne!(pid(&before, GATEWAY), pid(&after, GATEWAY));
     assert_eq!(pid(&before, "scheduler"), pid(&after, "scheduler"));
     assert!(after.processes[GATEWAY].last_end.as_deref().unwrap().contains("signal: 9"));
     supervisor.stop().await;
-    let table = place.until("stopped", |t| t.processes.values().all(|e| e.status == Status::Stopped)).await;
-    assert!(table.processes.keys().all(|name| place.process(name).is_none()));
+    let table = fixture.until("stopped", |t| t.processes.values().all(|e| e.status == Status::Stopped)).await;
+    assert!(table.processes.keys().all(|name| fixture.process(name).is_none()));
 }
 
 #[tokio::test]
-async fn only_what_was_built_anew_is_restarted() {
-    let place = Place::new();
-    let mut supervisor = place.supervisor();
-    let before = place.until_all_run().await;
-    place.program("scheduler", "#!/bin/sh\n# another build\nexec sleep 600\n");
-    supervisor.take_in().unwrap();
-    let after = place.until_all_run().await;
+async fn only_rebuilt_program_is_restarted() {
+    let fixture = Fixture::new();
+    let mut supervisor = fixture.supervisor();
+    let before = fixture.until_all_run().await;
+    fixture.program("scheduler", "#!/bin/sh\n# another build\nexec sleep 600\n");
+    supervisor.apply_state().unwrap();
+    let after = fixture.until_all_run().await;
     for name in before.processes.keys() {
         assert_eq!(pid(&before, name) == pid(&after, name), name != "scheduler", "{name}");
     }
@@ -109,44 +109,44 @@ async fn only_what_was_built_anew_is_restarted() {
 }
 
 #[tokio::test]
-async fn a_wrong_configuration_is_tried_slowly_until_it_is_mended() {
-    let place = Place::new();
-    place.program("gateway", "#!/bin/sh\necho NATS_URL: no address >&2\nexit 64\n");
-    let mut supervisor = place.supervisor();
-    let table = place.until("waiting", |t| t.processes[GATEWAY].status == Status::Waiting).await;
+async fn invalid_configuration_is_retried_slowly_until_fixed() {
+    let fixture = Fixture::new();
+    fixture.program("gateway", "#!/bin/sh\necho NATS_URL: no address >&2\nexit 64\n");
+    let mut supervisor = fixture.supervisor();
+    let table = fixture.until("waiting", |t| t.processes[GATEWAY].status == Status::Waiting).await;
     assert_eq!((table.processes[GATEWAY].last_code, table.processes[GATEWAY].deaths), (Some(64), 1));
-    let (lines, _) = log_file::last_lines(&place.dir.log(GATEWAY), 1).unwrap();
+    let (lines, _) = log_file::last_lines(&fixture.dir.log(GATEWAY), 1).unwrap();
     assert_eq!(lines, ["NATS_URL: no address"]);
     // A fixed program starts without waiting for its delay.
-    place.program("gateway", STAYS);
-    supervisor.take_in().unwrap();
-    place.until_all_run().await;
+    fixture.program("gateway", SLEEPING_PROGRAM);
+    supervisor.apply_state().unwrap();
+    fixture.until_all_run().await;
     supervisor.stop().await;
 }
 
 #[tokio::test]
-async fn a_new_supervisor_leaves_no_two_of_one_kind() {
-    let place = Place::new();
-    let first = place.supervisor();
-    let before = place.until_all_run().await;
-    let orphan = place.process(GATEWAY).unwrap();
+async fn new_supervisor_replaces_leftover_processes() {
+    let fixture = Fixture::new();
+    let first = fixture.supervisor();
+    let before = fixture.until_all_run().await;
+    let orphan = fixture.process(GATEWAY).unwrap();
     // As if the supervisor had been killed: its processes are no longer kept running.
     first.abandon();
-    let second = place.supervisor();
-    let after = place.until_all_run().await;
+    let second = fixture.supervisor();
+    let after = fixture.until_all_run().await;
     assert_ne!(pid(&before, GATEWAY), pid(&after, GATEWAY));
     assert!(!orphan.is_running());
     second.stop().await;
 }
 
 #[test]
-fn a_state_without_ports_is_refused() {
+fn state_without_ports_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let dir = RunDir::create(folder.path()).unwrap();
     State::load_or_create(&dir, 1).unwrap();
-    std::fs::write(folder.path().join("rekindle"), STAYS).unwrap();
+    std::fs::write(folder.path().join("rekindle"), SLEEPING_PROGRAM).unwrap();
     let mut supervisor = Supervisor::new(dir, Path::new(folder.path()).to_owned()).unwrap();
-    assert!(supervisor.take_in().unwrap_err().to_string().contains("rekindle up"));
+    assert!(supervisor.apply_state().unwrap_err().to_string().contains("rekindle up"));
 }
 
 impl Supervisor {

@@ -10,7 +10,7 @@ use local_servers::Process;
 use local_servers::process::Signal;
 
 use crate::process_table::{Entry, ProcessTable, Status};
-use crate::readiness::{self, Asker};
+use crate::readiness::{self, ReadinessClient};
 use crate::run_dir::RunDir;
 use crate::services::{self, SUPERVISOR};
 use crate::state::State;
@@ -18,12 +18,12 @@ use crate::supervise::{GRACE, log_file};
 use progress::Steps;
 
 /// Maximum time for all processes to become ready.
-const PATIENCE: Duration = Duration::from_secs(90);
+const READY_TIMEOUT: Duration = Duration::from_secs(90);
 /// A process that ended by itself this often, since its service last changed, counts as failed.
-const DEATHS: u32 = 4;
-const LOOK: Duration = Duration::from_millis(50);
+const MAX_EXITS: u32 = 4;
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum time for the supervisor to stop everything: the processes, then the mailbox.
-pub const STOP: Duration = Duration::from_secs(2 * GRACE.as_secs() + 5);
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(2 * GRACE.as_secs() + 5);
 
 /// Ensures that a supervisor of this build applies the state.
 pub async fn supervisor(dir: &RunDir, state: &State, programs: &Path) -> Result<()> {
@@ -37,20 +37,20 @@ pub async fn supervisor(dir: &RunDir, state: &State, programs: &Path) -> Result<
         }
         other => {
             if let Some(process) = other {
-                process.stop(STOP).await;
+                process.stop(STOP_TIMEOUT).await;
             }
             let log = dir.log(SUPERVISOR);
-            log_file::rotate(&log, log_file::ROTATE_AT)?;
+            log_file::rotate(&log, log_file::MAX_LOG_BYTES)?;
             let mut command = Command::new(program);
             command.arg("supervise").env("RUN_DIR", dir.path()).current_dir(dir.path());
             Process::spawn(command, &pid_file, &log)?;
         }
     }
-    taken_in(dir, state.generation).await
+    wait_until_applied(dir, state.generation).await
 }
 
 /// Waits until the supervisor has applied the state.
-async fn taken_in(dir: &RunDir, generation: u64) -> Result<()> {
+async fn wait_until_applied(dir: &RunDir, generation: u64) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         let running = Process::attach(&dir.pid_file(SUPERVISOR))?;
@@ -63,21 +63,21 @@ async fn taken_in(dir: &RunDir, generation: u64) -> Result<()> {
         if running.is_none() || Instant::now() > deadline {
             bail!("the supervisor did not start. The end of its log:\n{}", log_end(dir, SUPERVISOR));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Waits until every process runs and reports that it is ready.
-pub async fn until_ready(dir: &RunDir, state: &State, progress: &Steps) -> Result<()> {
-    let asker = Asker::new()?;
-    let deadline = Instant::now() + PATIENCE;
+pub async fn wait_until_ready(dir: &RunDir, state: &State, progress: &Steps) -> Result<()> {
+    let client = ReadinessClient::new()?;
+    let deadline = Instant::now() + READY_TIMEOUT;
     loop {
         let table = ProcessTable::load(dir)?.unwrap_or_default();
-        let waiting = not_ready(&asker, &table, state).await;
+        let waiting = not_ready(&client, &table, state).await;
         if waiting.is_empty() {
             return Ok(());
         }
-        if let Some((name, entry)) = hopeless(&table) {
+        if let Some((name, entry)) = failed_process(&table) {
             let end = entry.last_end.as_deref().unwrap_or("ended");
             bail!(
                 "{name} keeps failing ({end}). The end of its log:\n{}\n`rekindle logs {name}` shows more. To try again, run `rekindle down` and then `rekindle up`.",
@@ -88,25 +88,26 @@ pub async fn until_ready(dir: &RunDir, state: &State, progress: &Steps) -> Resul
         if Instant::now() > deadline {
             let logs: Vec<String> =
                 waiting.keys().map(|name| format!("the end of the log of {name}:\n{}", log_end(dir, name))).collect();
-            bail!("not ready after {} s: {}\n{}", PATIENCE.as_secs(), list.join(", "), logs.join("\n"));
+            bail!("not ready after {} s: {}\n{}", READY_TIMEOUT.as_secs(), list.join(", "), logs.join("\n"));
         }
         progress.waiting(&format!("waiting for {}", list.join(", ")));
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Returns every process that is not ready, with the reason.
-async fn not_ready(asker: &Asker, table: &ProcessTable, state: &State) -> BTreeMap<String, String> {
-    let asked = table.processes.iter().map(|(name, entry)| async move {
-        let ready = readiness::of(asker, name, entry, &state.ports).await;
+async fn not_ready(client: &ReadinessClient, table: &ProcessTable, state: &State) -> BTreeMap<String, String> {
+    let checks = table.processes.iter().map(|(name, entry)| async move {
+        let ready = readiness::of(client, name, entry, &state.ports).await;
         ready.err().map(|why| (name.clone(), why))
     });
-    futures_util::future::join_all(asked).await.into_iter().flatten().collect()
+    futures_util::future::join_all(checks).await.into_iter().flatten().collect()
 }
 
 /// Returns a process that will not recover by waiting, if any.
-fn hopeless(table: &ProcessTable) -> Option<(&str, &Entry)> {
-    let dead = |e: &Entry| e.status == Status::Waiting && (e.deaths >= DEATHS || matches!(e.last_code, Some(64 | 78)));
+fn failed_process(table: &ProcessTable) -> Option<(&str, &Entry)> {
+    let dead =
+        |e: &Entry| e.status == Status::Waiting && (e.deaths >= MAX_EXITS || matches!(e.last_code, Some(64 | 78)));
     table.processes.iter().find(|(_, entry)| dead(entry)).map(|(name, entry)| (name.as_str(), entry))
 }
 
@@ -133,11 +134,11 @@ mod tests {
     }
 
     #[test]
-    fn what_waiting_does_not_mend_is_reported_at_once() {
-        assert!(hopeless(&table(Status::Waiting, 1, Some(64))).is_some());
-        assert!(hopeless(&table(Status::Waiting, 1, Some(78))).is_some());
-        assert!(hopeless(&table(Status::Waiting, 1, Some(1))).is_none());
-        assert!(hopeless(&table(Status::Waiting, DEATHS, Some(1))).is_some());
-        assert!(hopeless(&table(Status::Running, DEATHS, Some(1))).is_none());
+    fn permanent_failures_are_reported_at_once() {
+        assert!(failed_process(&table(Status::Waiting, 1, Some(64))).is_some());
+        assert!(failed_process(&table(Status::Waiting, 1, Some(78))).is_some());
+        assert!(failed_process(&table(Status::Waiting, 1, Some(1))).is_none());
+        assert!(failed_process(&table(Status::Waiting, MAX_EXITS, Some(1))).is_some());
+        assert!(failed_process(&table(Status::Running, MAX_EXITS, Some(1))).is_none());
     }
 }

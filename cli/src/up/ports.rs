@@ -3,17 +3,17 @@
 use anyhow::Result;
 use local_servers::{Process, port as loopback};
 
-use crate::args::PortWish;
+use crate::args::RequestedPort;
 use crate::port::{self, Choice};
 use crate::run_dir::RunDir;
 use crate::services::{GATEWAY, MAILBOX, PROGRAMS};
 use crate::state::State;
 
 /// Chooses the gateway's port and stores it in the state.
-pub fn choose_gateway(dir: &RunDir, state: &mut State, wish: PortWish) -> Result<Choice> {
+pub fn choose_gateway(dir: &RunDir, state: &mut State, requested: RequestedPort) -> Result<Choice> {
     let before = state.ports.gateway;
     let runs = runs(dir, GATEWAY);
-    let choice = port::choose(wish, before, |p| loopback::is_free(p) || (runs && before == Some(p)))?;
+    let choice = port::choose(requested, before, |p| loopback::is_free(p) || (runs && before == Some(p)))?;
     state.ports.gateway = Some(choice.port);
     Ok(choice)
 }
@@ -31,8 +31,8 @@ fn runs(dir: &RunDir, process: &str) -> bool {
     matches!(Process::attach(&dir.pid_file(process)), Ok(Some(_)))
 }
 
-fn keep_or_free(before: Option<u16>, held_by_us: bool) -> u16 {
-    before.filter(|p| held_by_us || loopback::is_free(*p)).unwrap_or_else(loopback::free)
+fn keep_or_free(before: Option<u16>, is_ours: bool) -> u16 {
+    before.filter(|p| is_ours || loopback::is_free(*p)).unwrap_or_else(loopback::free)
 }
 
 #[cfg(test)]
@@ -48,18 +48,18 @@ mod tests {
         let dir = RunDir::create(folder.path()).unwrap();
         let mut state = State::load_or_create(&dir, 1).unwrap();
         let gateway = loopback::free();
-        choose_gateway(&dir, &mut state, PortWish::Exactly(gateway)).unwrap();
+        choose_gateway(&dir, &mut state, RequestedPort::Exactly(gateway)).unwrap();
         choose_others(&dir, &mut state);
         let all: BTreeSet<u16> = state.ports.admin.values().copied().chain(state.ports.smtp).collect();
         assert_eq!(all.len(), 5);
         let before = state.ports.clone();
-        choose_gateway(&dir, &mut state, PortWish::Any).unwrap();
+        choose_gateway(&dir, &mut state, RequestedPort::Any).unwrap();
         choose_others(&dir, &mut state);
         assert_eq!(state.ports, before);
     }
 
     #[test]
-    fn a_port_that_somebody_took_is_given_up() {
+    fn taken_port_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let dir = RunDir::create(folder.path()).unwrap();
         let mut state = State::load_or_create(&dir, 1).unwrap();
@@ -67,10 +67,10 @@ mod tests {
         let taken = held.local_addr().unwrap().port();
         state.ports.smtp = Some(taken);
         state.ports.gateway = Some(taken);
-        let choice = choose_gateway(&dir, &mut state, PortWish::Any).unwrap();
+        let choice = choose_gateway(&dir, &mut state, RequestedPort::Any).unwrap();
         choose_others(&dir, &mut state);
         assert!(choice.note.is_some());
         assert_ne!(state.ports.smtp, Some(taken));
-        assert!(choose_gateway(&dir, &mut state, PortWish::Exactly(taken)).is_err());
+        assert!(choose_gateway(&dir, &mut state, RequestedPort::Exactly(taken)).is_err());
     }
 }

@@ -9,10 +9,11 @@ use bus::{Bus, Publisher};
 use bytes::Bytes;
 use kernel::env::Env;
 use local_servers::{
-    Found, NatsOptions, NatsServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer, Tools, install, tools,
+    FoundTools, NatsOptions, NatsServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer, Tools, install,
+    tools,
 };
 
-use crate::args::RedisWish;
+use crate::args::RedisMode;
 use crate::run_dir::RunDir;
 use crate::state::Servers;
 use progress::Steps;
@@ -23,20 +24,20 @@ pub const REDIS: &str = "redis";
 pub const DATABASE: &str = "rekindle";
 
 /// Finds the server programs and installs missing ones. Redis is included only if it is wanted.
-pub async fn find_or_install(dir: &RunDir, redis: RedisWish, progress: &Steps) -> Result<Tools> {
+pub async fn find_or_install(dir: &RunDir, redis: RedisMode, progress: &Steps) -> Result<Tools> {
     progress.step("finding PostgreSQL, NATS and Redis");
     let (bin, shown) = (dir.bin(), progress.clone());
     let mut tools = tokio::task::spawn_blocking(move || find_blocking(bin, redis, &shown)).await??;
-    if redis == RedisWish::Off {
+    if redis == RedisMode::Off {
         tools.redis = None;
     }
     Ok(tools)
 }
 
-fn find_blocking(bin: PathBuf, redis: RedisWish, progress: &Steps) -> Result<Tools> {
+fn find_blocking(bin: PathBuf, redis: RedisMode, progress: &Steps) -> Result<Tools> {
     match tools::find(&bin) {
-        Found { postgres: Some(postgres), nats: Some(nats), redis: found, .. }
-            if found.is_some() || redis == RedisWish::Off =>
+        FoundTools { postgres: Some(postgres), nats: Some(nats), redis: found, .. }
+            if found.is_some() || redis == RedisMode::Off =>
         {
             Ok(Tools { postgres, nats, redis: found })
         }
@@ -54,7 +55,7 @@ pub async fn start(dir: &RunDir, tools: &Tools, progress: &Steps) -> Result<Serv
         start_redis(dir, tools, progress),
     );
     let (postgres, mut nats) = (postgres?, nats?);
-    if !Box::pin(takes_writes(&nats)).await {
+    if !Box::pin(accepts_writes(&nats)).await {
         // A server whose disk was full refuses writes until it is restarted.
         progress.warn("NATS accepts no writes; restarting it");
         nats.stop().await?;
@@ -69,7 +70,7 @@ pub async fn start(dir: &RunDir, tools: &Tools, progress: &Steps) -> Result<Serv
 }
 
 /// Returns whether the ingest stream, if it exists, accepts a message.
-async fn takes_writes(nats: &NatsServer) -> bool {
+async fn accepts_writes(nats: &NatsServer) -> bool {
     let tried = async {
         let (url, prefix) = (nats.url(), Env::from_process().text("STREAM_PREFIX", ""));
         let env = Env::from_pairs([("NATS_URL", url.as_str()), ("STREAM_PREFIX", prefix.as_str())]);

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shell_reads_any_path() {
+    fn shell_reads_any_path() {
         let folder = tempfile::tempdir().unwrap();
         let dir = RunDir::create(&folder.path().join("it's $HOME")).unwrap();
         let mut state = State::load_or_create(&dir, 1).unwrap();

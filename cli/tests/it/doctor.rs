@@ -16,34 +16,34 @@ use self::deployment::Deployment;
 /// Runs a command with `--json`. Returns the failed checks and the whole output.
 fn examine(command: &mut Command) -> (Vec<String>, Value) {
     let output = command.arg("--json").output().unwrap();
-    let told: Value = serde_json::from_slice(&output.stdout)
+    let report: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|_| panic!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)));
-    assert_eq!(told["healthy"], output.status.success(), "{told:#}");
-    let findings = told["findings"].as_array().unwrap();
+    assert_eq!(report["healthy"], output.status.success(), "{report:#}");
+    let findings = report["findings"].as_array().unwrap();
     let wrong = findings.iter().filter(|finding| finding["verdict"] == "wrong");
-    (wrong.map(|finding| finding["check"].as_str().unwrap().to_owned()).collect(), told)
+    (wrong.map(|finding| finding["check"].as_str().unwrap().to_owned()).collect(), report)
 }
 
 /// Returns the finding of one check.
-fn of<'a>(told: &'a Value, check: &str) -> &'a Value {
-    let found = told["findings"].as_array().unwrap().iter().find(|finding| finding["check"] == check);
-    found.unwrap_or_else(|| panic!("no finding of {check} in {told:#}"))
+fn of<'a>(report: &'a Value, check: &str) -> &'a Value {
+    let found = report["findings"].as_array().unwrap().iter().find(|finding| finding["check"] == check);
+    found.unwrap_or_else(|| panic!("no finding of {check} in {report:#}"))
 }
 
 /// Runs a command with one fault in the deployment, and checks that only this check fails. The check of PostgreSQL's
 /// durability is ignored, because the test server does not sync to disk. Returns the finding's text.
 #[track_caller]
 fn finds(command: &mut Command, check: &str) -> String {
-    let (wrong, told) = examine(command);
+    let (wrong, report) = examine(command);
     let wrong: Vec<&str> = wrong.iter().map(String::as_str).filter(|name| *name != "database.durability").collect();
-    assert_eq!(wrong, [check], "{told:#}");
-    let finding = of(&told, check);
+    assert_eq!(wrong, [check], "{report:#}");
+    let finding = of(&report, check);
     assert!(finding["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty()), "{finding}");
     finding["what"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn nothing_is_wrong_with_a_good_deployment() {
+async fn valid_deployment_has_no_wrong_findings() {
     let (postgres, redis) = tokio::join!(
         PrivatePostgres::start_with(PostgresOptions {
             max_connections: 60,
@@ -53,9 +53,9 @@ async fn nothing_is_wrong_with_a_good_deployment() {
         PrivateRedis::start()
     );
     let deployment = Deployment::on(postgres.url()).await;
-    let (wrong, told) = examine(deployment.doctor().env("REDIS_URL", redis.url()));
-    assert_eq!(wrong, [""; 0], "{told:#}");
-    assert_eq!(of(&told, "redis.eviction")["verdict"], "well");
+    let (wrong, report) = examine(deployment.doctor().env("REDIS_URL", redis.url()));
+    assert_eq!(wrong, [""; 0], "{report:#}");
+    assert_eq!(of(&report, "redis.eviction")["verdict"], "well");
     let output = deployment.doctor().env("REDIS_URL", redis.url()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
@@ -65,24 +65,24 @@ async fn nothing_is_wrong_with_a_good_deployment() {
 }
 
 #[tokio::test]
-async fn settings_are_named() {
+async fn wrong_settings_are_reported_by_name() {
     let deployment = Deployment::make().await;
-    let said = |name: &str, value: &str| finds(deployment.doctor().env(name, value), "settings");
-    assert!(said("DELIVERY_CONCURRENCY", "many").contains("DELIVERY_CONCURRENCY"));
-    assert!(said("PUBLIC_BASE_URL", "http://shop.example.com").contains("in the clear"));
+    let text = |name: &str, value: &str| finds(deployment.doctor().env(name, value), "settings");
+    assert!(text("DELIVERY_CONCURRENCY", "many").contains("DELIVERY_CONCURRENCY"));
+    assert!(text("PUBLIC_BASE_URL", "http://shop.example.com").contains("in the clear"));
     assert!(finds(deployment.doctor().env_remove("MASTER_KEY"), "settings").contains("MASTER_KEY"));
 }
 
 #[tokio::test]
-async fn redis_is_missed_and_blamed_for_refusing_writes() {
+async fn missing_redis_is_notable_and_write_rejection_is_wrong() {
     let (deployment, redis) = tokio::join!(Deployment::make(), PrivateRedis::start());
     let away = format!("redis://127.0.0.1:{}", local_servers::port::free());
-    let (wrong, told) = examine(deployment.doctor().env("REDIS_URL", away));
-    let connection = of(&told, "redis.connection");
+    let (wrong, report) = examine(deployment.doctor().env("REDIS_URL", away));
+    let connection = of(&report, "redis.connection");
     assert_eq!(
         (&*wrong, &connection["verdict"]),
         (&["database.durability".to_owned()][..], &"notable".into()),
-        "{told:#}"
+        "{report:#}"
     );
 
     let client = redis::Client::open(redis.url()).unwrap();
@@ -93,7 +93,7 @@ async fn redis_is_missed_and_blamed_for_refusing_writes() {
 }
 
 #[tokio::test]
-async fn a_disk_without_the_room_that_is_asked_for_is_told() {
+async fn disk_without_the_required_free_space_is_reported() {
     let deployment = Deployment::make().await;
     let folder = tempfile::tempdir().unwrap();
     let disk = |free: &str| {

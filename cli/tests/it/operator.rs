@@ -46,7 +46,7 @@ async fn an_empty_database_is_migrated_once() {
 }
 
 #[tokio::test]
-async fn a_project_is_created_with_secrets_of_its_own() {
+async fn project_is_created_with_its_own_secrets() {
     let database = TestDatabase::create().await;
     let create = || succeed(&mut operate(&database, &["project", "create", "--name", " My shop "]));
     let (first, second) = (create(), create());
@@ -78,29 +78,29 @@ async fn a_key_works_until_it_is_revoked() {
 #[tokio::test]
 async fn a_key_needs_its_project() {
     let database = TestDatabase::create().await;
-    let nobody = Uuid::nil().to_string();
-    let said = fail(&mut operate(&database, &["key", "create", "--project", &nobody]));
-    assert!(said.contains("no project"), "{said}");
+    let unknown = Uuid::nil().to_string();
+    let error_output = fail(&mut operate(&database, &["key", "create", "--project", &unknown]));
+    assert!(error_output.contains("no project"), "{error_output}");
 }
 
 #[test]
-fn without_a_database_it_says_what_to_do() {
-    let said = fail(&mut rekindle(Path::new("/nonexistent"), &["migrate"]));
-    assert!(said.contains("DATABASE_URL") && said.contains("rekindle up"), "{said}");
+fn missing_database_is_reported_with_a_remedy() {
+    let error_output = fail(&mut rekindle(Path::new("/nonexistent"), &["migrate"]));
+    assert!(error_output.contains("DATABASE_URL") && error_output.contains("rekindle up"), "{error_output}");
 }
 
 #[tokio::test]
 async fn a_project_needs_the_master_key() {
     let database = TestDatabase::create().await;
     let create = ["project", "create", "--name", "Shop"];
-    let said = fail(operate(&database, &create).env_remove("MASTER_KEY"));
-    assert!(said.contains("MASTER_KEY"), "{said}");
-    let said = fail(operate(&database, &create).env("MASTER_KEY", "abc"));
-    assert!(said.contains("MASTER_KEY") && !said.contains("abc"), "{said}");
+    let error_output = fail(operate(&database, &create).env_remove("MASTER_KEY"));
+    assert!(error_output.contains("MASTER_KEY"), "{error_output}");
+    let error_output = fail(operate(&database, &create).env("MASTER_KEY", "abc"));
+    assert!(error_output.contains("MASTER_KEY") && !error_output.contains("abc"), "{error_output}");
 }
 
 #[tokio::test]
-async fn an_account_logs_in_with_the_password_that_was_printed() {
+async fn account_logs_in_with_the_printed_password() {
     let database = TestDatabase::create().await;
     let project = succeed(&mut operate(&database, &["project", "create", "--name", "Shop"]));
     let create = ["account", "create", "--email", "ada@example.com", "--project", project.trim()];
@@ -108,7 +108,7 @@ async fn an_account_logs_in_with_the_password_that_was_printed() {
     let connection = database.store().connection().await.unwrap();
     let fits = async |printed: &str| {
         let known = accounts::find(&connection, "ADA@example.com").await.unwrap().unwrap();
-        password::fits(field(printed, "password"), &known.password_hash)
+        password::verify(field(printed, "password"), &known.password_hash)
     };
     assert!(fits(&made).await);
     let team = members::list(&connection, ProjectId(project.trim().parse().unwrap())).await.unwrap();
@@ -121,12 +121,12 @@ async fn an_account_logs_in_with_the_password_that_was_printed() {
     succeed(&mut operate(&database, &join));
     let team = members::list(&connection, ProjectId(project.trim().parse().unwrap())).await.unwrap();
     assert_eq!(team.iter().map(|m| m.role).collect::<Vec<_>>(), [Role::Member]);
-    let nobody = ["account", "reset-password", "--email", "eve@example.com"];
-    assert!(fail(&mut operate(&database, &nobody)).contains("no account"));
+    let unknown = ["account", "reset-password", "--email", "eve@example.com"];
+    assert!(fail(&mut operate(&database, &unknown)).contains("no account"));
 }
 
 #[tokio::test]
-async fn an_account_that_was_never_verified_joins_no_project_until_the_operator_vouches_for_it() {
+async fn unverified_account_joins_no_project_until_the_operator_verifies_it() {
     let database = TestDatabase::create().await;
     let project = || succeed(&mut operate(&database, &["project", "create", "--name", "Shop"])).trim().to_owned();
     let (inviting, other) = (ProjectId(project().parse().unwrap()), project());
@@ -139,13 +139,13 @@ async fn an_account_that_was_never_verified_joins_no_project_until_the_operator_
         is_verified: false,
     };
     let tx = db.transaction().await.unwrap();
-    assert!(accounts::insert(&tx, &unverified, password::NOBODYS, now).await.unwrap());
+    assert!(accounts::insert(&tx, &unverified, password::DUMMY_HASH, now).await.unwrap());
     members::join(&tx, inviting, unverified.id, Role::Admin, now).await.unwrap();
     tx.commit().await.unwrap();
 
     let join = ["account", "join", "--email", "ceo@bigcorp.example", "--project", &other, "--role", "admin"];
-    let said = fail(&mut operate(&database, &join));
-    assert!(said.contains("not verified") && said.contains("account verify"), "{said}");
+    let error_output = fail(&mut operate(&database, &join));
+    assert!(error_output.contains("not verified") && error_output.contains("account verify"), "{error_output}");
     let other = ProjectId(other.parse().unwrap());
     assert!(members::list(&db, other).await.unwrap().is_empty());
     succeed(&mut operate(&database, &["account", "verify", "--email", "CEO@bigcorp.example"]));
@@ -154,15 +154,15 @@ async fn an_account_that_was_never_verified_joins_no_project_until_the_operator_
 }
 
 #[tokio::test]
-async fn an_operator_prints_a_link_that_does_not_prove_the_mailbox() {
+async fn printed_invite_link_does_not_prove_the_mailbox() {
     let database = TestDatabase::create().await;
     let project = succeed(&mut operate(&database, &["project", "create", "--name", "Shop"]));
     let id = ProjectId(project.trim().parse().unwrap());
     let link = ["invite", "link", "--project", project.trim(), "--email", "GRACE@example.com"];
-    let said = fail(&mut operate(&database, &link));
-    assert!(said.contains("set PUBLIC_BASE_URL"), "{said}");
-    let said = fail(operate(&database, &link).env("PUBLIC_BASE_URL", "https://app.example.com"));
-    assert!(said.contains("no pending invitation"), "{said}");
+    let error_output = fail(&mut operate(&database, &link));
+    assert!(error_output.contains("set PUBLIC_BASE_URL"), "{error_output}");
+    let error_output = fail(operate(&database, &link).env("PUBLIC_BASE_URL", "https://app.example.com"));
+    assert!(error_output.contains("no pending invitation"), "{error_output}");
 
     let mut db = database.store().connection().await.unwrap();
     let now = Clock::system().now();
@@ -198,7 +198,7 @@ async fn an_operator_prints_a_link_that_does_not_prove_the_mailbox() {
 }
 
 #[tokio::test]
-async fn secrets_are_sealed_anew_and_stay_readable_all_the_while() {
+async fn secrets_are_resealed_and_stay_readable() {
     const NEW: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
     let database = TestDatabase::create().await;
     let create = || succeed(&mut operate(&database, &["project", "create", "--name", "Shop"])).trim().parse().unwrap();
@@ -227,8 +227,11 @@ async fn secrets_are_sealed_anew_and_stay_readable_all_the_while() {
     let status = succeed(operate(&database, &["secrets", "status"]).env("MASTER_KEY", &both));
     assert_eq!((field(&status, "project"), field(&status, "channel"), field(&status, "vapid_key")), ("3", "1", "1"));
     let before = projects::secrets(&db, &old, ids[0]).await.unwrap().unwrap();
-    let told = fail(&mut rotate());
-    assert!(told.contains(&ids[2].to_string()) && !told.contains(&ids[0].to_string()), "{told}");
+    let error_output = fail(&mut rotate());
+    assert!(
+        error_output.contains(&ids[2].to_string()) && !error_output.contains(&ids[0].to_string()),
+        "{error_output}"
+    );
     // All others are now sealed with the new key, with unchanged content.
     assert_eq!(projects::secrets(&db, &new, ids[0]).await.unwrap().unwrap().webhook, before.webhook);
     let read = channels::get(&db, &new, ids[0], Channel::Email).await.unwrap().unwrap();
@@ -238,8 +241,8 @@ async fn secrets_are_sealed_anew_and_stay_readable_all_the_while() {
 
     // With the lost key added, the rotation completes, and a repeat has nothing to do.
     let all = format!("{both},{}", "ab".repeat(32));
-    let go_on = || succeed(operate(&database, &["secrets", "rotate"]).env("MASTER_KEY", &all));
-    assert_eq!((field(&go_on(), "sealed anew"), field(&go_on(), "sealed anew")), ("1", "0"));
+    let rotate_all = || succeed(operate(&database, &["secrets", "rotate"]).env("MASTER_KEY", &all));
+    assert_eq!((field(&rotate_all(), "sealed anew"), field(&rotate_all(), "sealed anew")), ("1", "0"));
     let key = succeed(&mut operate(&database, &["secrets", "new-key"]));
     assert!(
         MasterKeys::parse(key.trim()).is_some() && key != succeed(&mut operate(&database, &["secrets", "new-key"]))
@@ -247,7 +250,7 @@ async fn secrets_are_sealed_anew_and_stay_readable_all_the_while() {
 }
 
 #[tokio::test]
-async fn every_sealed_column_is_known() {
+async fn every_sealed_column_is_listed() {
     let database = TestDatabase::create().await;
     let sql = "SELECT c.table_name::text || '.' || c.column_name FROM information_schema.columns c \
                JOIN information_schema.tables t USING (table_schema, table_name) \
@@ -263,7 +266,7 @@ async fn every_sealed_column_is_known() {
 }
 
 #[tokio::test]
-async fn dead_letters_are_listed_and_given_another_try() {
+async fn dead_letters_are_listed_and_replayed() {
     let database = TestDatabase::create().await;
     let project = succeed(&mut operate(&database, &["project", "create", "--name", "Shop"]));
     let project = project.trim();
@@ -284,17 +287,17 @@ async fn dead_letters_are_listed_and_given_another_try() {
     assert_eq!(field(&run(&["replay", "--channel", "push"]), "messages"), "0");
     assert_eq!(field(&run(&["replay", "--reason", "gave_up"]), "messages"), "2");
     assert_eq!(run(&["list"]), "");
-    let nobody = Uuid::nil().to_string();
-    assert!(fail(&mut operate(&database, &["dead-letters", "list", "--project", &nobody])).contains("no project"));
+    let unknown = Uuid::nil().to_string();
+    assert!(fail(&mut operate(&database, &["dead-letters", "list", "--project", &unknown])).contains("no project"));
 }
 
 #[tokio::test]
-async fn a_jump_of_the_clock_is_shown_and_accepted_once() {
+async fn clock_jump_is_shown_and_accepted_once() {
     let database = TestDatabase::create().await;
     let clock = |verb: &str| succeed(&mut operate(&database, &["clock", verb]));
     assert_eq!((&*clock("status"), &*clock("accept")), ("Nothing is held.\n", "Nothing is held.\n"));
     let jump = ClockJump { ahead_ms: 7_200_000, jumped_at: Clock::system().now() };
-    clock_jumps::note(&database.store().connection().await.unwrap(), jump).await.unwrap();
+    clock_jumps::record(&database.store().connection().await.unwrap(), jump).await.unwrap();
     assert!(clock("status").contains("ahead by 120 minutes"));
     assert_eq!((&*clock("accept"), &*clock("status")), ("The held work is due now.\n", "Nothing is held.\n"));
 }

@@ -18,7 +18,7 @@ pub fn rekindle(run_dir: &Path, args: &[&str]) -> Command {
 /// Returns the standard output of a command that must succeed.
 pub fn succeed(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, said(&output));
+    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, error_output(&output));
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -26,9 +26,9 @@ pub fn succeed(command: &mut Command) -> String {
 pub fn fail(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(!output.status.success(), "{command:?} succeeded: {}", String::from_utf8_lossy(&output.stdout));
-    said(&output)
+    error_output(&output)
 }
 
-fn said(output: &Output) -> String {
+fn error_output(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -45,7 +45,7 @@ impl Deployment {
 }
 
 #[tokio::test]
-async fn a_first_project_is_made_and_its_keys_are_shown_once() {
+async fn first_project_is_created_and_its_keys_are_shown_once() {
     let deployment = Deployment::create().await;
     let run_dir = deployment.folder.path().join("setup");
     let shown = succeed(&mut deployment.setup(&run_dir, &[]));
@@ -72,7 +72,7 @@ async fn a_first_project_is_made_and_its_keys_are_shown_once() {
 }
 
 #[tokio::test]
-async fn mail_goes_to_a_mailbox_unless_it_is_set_otherwise() {
+async fn mail_is_sent_to_the_mailbox_unless_configured_otherwise() {
     let deployment = Deployment::create().await;
     let run_dir = deployment.folder.path().join("setup");
     succeed(&mut deployment.setup(&run_dir, &[]));
@@ -93,7 +93,7 @@ async fn mail_goes_to_a_mailbox_unless_it_is_set_otherwise() {
 }
 
 #[tokio::test]
-async fn where_others_have_made_projects_none_is_made() {
+async fn no_first_project_is_created_if_projects_exist() {
     let deployment = Deployment::create().await;
     succeed(&mut deployment.setup(&deployment.folder.path().join("one"), &[]));
     let shown = succeed(&mut deployment.setup(&deployment.folder.path().join("two"), &[]));

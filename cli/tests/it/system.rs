@@ -53,7 +53,7 @@ fn pids(table: &ProcessTable) -> Vec<(String, Option<u32>)> {
 }
 
 #[tokio::test]
-async fn a_system_comes_up_stays_and_goes_down() {
+async fn system_starts_keeps_running_and_stops() {
     let system = System::new();
     let printed = system.run(&["up"]);
     let credentials = system.credentials();
@@ -104,11 +104,11 @@ async fn a_system_comes_up_stays_and_goes_down() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_refused_when_it_was_asked_for() {
+fn requested_port_that_is_taken_is_rejected() {
     let system = System::new();
     let held = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = held.local_addr().unwrap().port().to_string();
-    let said = fail(&mut rekindle(system.dir(), &["up", "--port", &port]));
-    assert!(said.contains(&port) && said.contains("taken"), "{said}");
+    let error_output = fail(&mut rekindle(system.dir(), &["up", "--port", &port]));
+    assert!(error_output.contains(&port) && error_output.contains("taken"), "{error_output}");
     assert!(system.run(&["down"]).contains("Nothing is running"));
 }

@@ -14,7 +14,7 @@ use anyhow::{Context, ensure};
 use e2e::chaos::{Settings, run};
 
 const MINUTES: f64 = 10.0;
-const MOST_LOAD: u32 = 16;
+const MAX_LOAD: u32 = 16;
 const REPORTS: &str = "target/chaos";
 
 #[tokio::main]
@@ -22,7 +22,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     let minutes = variable("CHAOS_MINUTES")?.unwrap_or(MINUTES);
     ensure!((0.1..=10_000.0).contains(&minutes), "CHAOS_MINUTES={minutes}: from 0.1 to 10000");
     let load = variable("CHAOS_LOAD")?.unwrap_or(1);
-    ensure!((1..=MOST_LOAD).contains(&load), "CHAOS_LOAD={load}: from 1 to {MOST_LOAD}");
+    ensure!((1..=MAX_LOAD).contains(&load), "CHAOS_LOAD={load}: from 1 to {MAX_LOAD}");
     let reports = variable("CHAOS_REPORTS")?.unwrap_or_else(|| PathBuf::from(REPORTS));
     let settings = Settings {
         load,

@@ -9,45 +9,45 @@ use jiff::SignedDuration;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::books::{Event, Found, Lane, Message};
-use super::oracle::Told;
-use super::plan::FURTHEST_MINUTES;
+use super::final_state::{Event, FinalState, Lane, Message};
+use super::oracle::ClientRecord;
+use super::plan::MAX_CLOCK_SHIFT_MINUTES;
 use super::shops::{BURST, LIMIT, LIMITED, TRACKED, TRIGGER, UNKNOWN_RETRIES};
 
 /// The channels by which the automation sends, one message each.
 pub const CHANNELS: [&str; 2] = ["EMAIL", "SMS"];
 /// A check of a promise; returns the violations, one line each.
-type Check = fn(&Told, &Found) -> Vec<String>;
+type Check = fn(&ClientRecord, &FinalState) -> Vec<String>;
 
 /// All promises, with their checks.
 pub const CHECKS: [(&str, Check); 22] = [
-    ("every accepted event is stored", accepted_is_stored),
-    ("no event is stored twice", stored_once),
-    ("every stored event was sent to its shop", only_what_was_sent),
-    ("the API's counts match the stored events", counts_agree),
-    ("each user's last profile update wins", last_update_won),
-    ("merged IDs belong to one user", merged_are_one),
-    ("each idempotency key has one message", one_message_a_key),
+    ("every accepted event is stored", accepted_events_are_stored),
+    ("no event is stored twice", events_are_stored_once),
+    ("every stored event was sent to its shop", only_sent_events_are_stored),
+    ("the API's counts match the stored events", counts_match),
+    ("each user's last profile update wins", last_update_wins),
+    ("merged IDs belong to one user", merges_resolve_to_one_user),
+    ("each idempotency key has one message", one_message_per_key),
     ("every message has one outcome", one_outcome),
-    ("every queued message is in one chunk", in_one_chunk),
-    ("every sent message reached its provider", provider_has_it),
-    ("every message at a provider is in the ledger", ledger_knows),
-    ("duplicates occur only for ambiguous messages", copies_are_shown),
-    ("each trigger starts one run, which ends", one_run_a_trigger),
-    ("each step takes effect once", effects_happen_once),
+    ("every queued message is in one chunk", queued_messages_have_one_chunk),
+    ("every sent message reached its provider", sent_messages_reached_provider),
+    ("every message at a provider is in the ledger", provider_messages_are_in_ledger),
+    ("duplicates occur only for ambiguous messages", duplicates_are_ambiguous),
+    ("each trigger starts one run, which ends", one_run_per_trigger),
+    ("each step takes effect once", steps_take_effect_once),
     ("no wait ends early", no_wait_ends_early),
-    ("each campaign reaches its audience once", everybody_once),
-    ("only inapplicable items become dead letters", put_aside),
-    ("no data crosses projects", nobody_elses),
-    ("the project's rate limit holds", limit_holds),
-    ("revoked keys are rejected", revoked_is_refused),
-    ("no work is left", nothing_is_left),
-    ("no unexpected response or exit occurred", nothing_strange),
+    ("each campaign reaches its audience once", audience_is_reached_once),
+    ("only inapplicable items become dead letters", only_poison_is_dead_lettered),
+    ("no data crosses projects", no_cross_project_data),
+    ("the project's rate limit holds", rate_limit_holds),
+    ("revoked keys are rejected", revoked_keys_are_rejected),
+    ("no work is left", no_work_is_left),
+    ("no unexpected response or exit occurred", no_unexpected_responses_or_exits),
 ];
 
 /// Returns the violations of each promise, in their order.
-pub fn judge(told: &Told, found: &Found) -> Vec<(&'static str, Vec<String>)> {
-    CHECKS.iter().map(|(promise, check)| (*promise, check(told, found))).collect()
+pub fn check_all(record: &ClientRecord, state: &FinalState) -> Vec<(&'static str, Vec<String>)> {
+    CHECKS.iter().map(|(promise, check)| (*promise, check(record, state))).collect()
 }
 
 /// Returns how often each event is stored.
@@ -62,44 +62,44 @@ fn stored(events: &[Event]) -> HashMap<(usize, &str), u32> {
 }
 
 /// Returns how many accepted events are not stored (yet).
-pub fn not_stored(told: &Told, events: &[Event]) -> usize {
+pub fn missing_events(record: &ClientRecord, events: &[Event]) -> usize {
     let stored = stored(events);
-    told.accepted.keys().filter(|(shop, reference)| !stored.contains_key(&(*shop, reference.as_str()))).count()
+    record.accepted.keys().filter(|(shop, reference)| !stored.contains_key(&(*shop, reference.as_str()))).count()
 }
 
 /// Returns how many inapplicable items are not dead letters (yet).
-pub fn not_aside(told: &Told, aside: &BTreeSet<(usize, Uuid)>) -> usize {
-    told.poison.iter().filter(|id| !aside.contains(&(0, **id))).count()
+pub fn missing_dead_letters(record: &ClientRecord, dead_letters: &BTreeSet<(usize, Uuid)>) -> usize {
+    record.poison.iter().filter(|id| !dead_letters.contains(&(0, **id))).count()
 }
 
-fn accepted_is_stored(told: &Told, found: &Found) -> Vec<String> {
-    let stored = stored(&found.events);
-    let there = |shop: usize, reference: &str| stored.contains_key(&(shop, reference));
-    let lost = told.accepted.iter().filter(|((shop, reference), _)| !there(*shop, reference));
+fn accepted_events_are_stored(record: &ClientRecord, state: &FinalState) -> Vec<String> {
+    let stored = stored(&state.events);
+    let is_stored = |shop: usize, reference: &str| stored.contains_key(&(shop, reference));
+    let lost = record.accepted.iter().filter(|((shop, reference), _)| !is_stored(*shop, reference));
     lost.map(|((shop, reference), name)| format!("{name} {reference} of shop {shop} is lost")).collect()
 }
 
-fn stored_once(_: &Told, found: &Found) -> Vec<String> {
-    let twice = stored(&found.events).into_iter().filter(|(_, rows)| *rows != 1);
+fn events_are_stored_once(_: &ClientRecord, state: &FinalState) -> Vec<String> {
+    let twice = stored(&state.events).into_iter().filter(|(_, rows)| *rows != 1);
     twice.map(|((shop, reference), rows)| format!("{rows} rows of {reference} of shop {shop}")).collect()
 }
 
-fn only_what_was_sent(told: &Told, found: &Found) -> Vec<String> {
-    let sent = |event: &Event, reference: &String| told.tried.contains(&(event.shop, reference.clone()));
-    let named = found.events.iter().filter_map(|event| Some((event, event.reference.as_ref()?)));
+fn only_sent_events_are_stored(record: &ClientRecord, state: &FinalState) -> Vec<String> {
+    let sent = |event: &Event, reference: &String| record.tried.contains(&(event.shop, reference.clone()));
+    let named = state.events.iter().filter_map(|event| Some((event, event.reference.as_ref()?)));
     let unsent = named.filter(|(event, reference)| !sent(event, reference));
     let unsent = unsent.map(|(event, reference)| format!("{reference} was never sent to shop {}", event.shop));
-    let unnamed = found.events.iter().filter(|event| event.reference.is_none() && event.name != TRACKED);
+    let unnamed = state.events.iter().filter(|event| event.reference.is_none() && event.name != TRACKED);
     unsent.chain(unnamed.map(|event| format!("a {} event that no client sent", event.name))).collect()
 }
 
-fn counts_agree(_: &Told, found: &Found) -> Vec<String> {
+fn counts_match(_: &ClientRecord, state: &FinalState) -> Vec<String> {
     let mut rows: BTreeMap<(usize, &str), u64> = BTreeMap::new();
-    for event in &found.events {
+    for event in &state.events {
         *rows.entry((event.shop, &event.name)).or_default() += 1;
     }
     let counts: BTreeMap<(usize, &str), u64> =
-        found.counts.iter().map(|((shop, name), counted)| ((*shop, name.as_str()), *counted)).collect();
+        state.counts.iter().map(|((shop, name), counted)| ((*shop, name.as_str()), *counted)).collect();
     let names: BTreeSet<_> = rows.keys().chain(counts.keys()).collect();
     let differ = names.into_iter().filter_map(|name| {
         let (rows, counted) = (rows.get(name).copied().unwrap_or(0), counts.get(name).copied().unwrap_or(0));
@@ -108,38 +108,38 @@ fn counts_agree(_: &Told, found: &Found) -> Vec<String> {
     differ.collect()
 }
 
-fn last_update_won(told: &Told, found: &Found) -> Vec<String> {
-    let wrong = told.profiles.iter().filter_map(|(person, n)| {
+fn last_update_wins(record: &ClientRecord, state: &FinalState) -> Vec<String> {
+    let wrong = record.profiles.iter().filter_map(|(user, n)| {
         let expected = json!({ "n": n, format!("t{n}"): true });
-        let properties = found.profiles.get(person);
-        (properties != Some(&expected)).then(|| format!("{} of shop {}: {properties:?} after {n}", person.1, person.0))
+        let properties = state.profiles.get(user);
+        (properties != Some(&expected)).then(|| format!("{} of shop {}: {properties:?} after {n}", user.1, user.0))
     });
     wrong.collect()
 }
 
-fn merged_are_one(told: &Told, found: &Found) -> Vec<String> {
-    let wrong = told.merges.iter().filter_map(|(anonymous, (user, events))| {
-        let merge = found.merges.get(anonymous);
-        let right = merge.is_some_and(|m| m.leads_to.as_ref() == Some(user) && m.events == *events);
-        (!right).then(|| format!("expected {anonymous} to be {user} with {events} events: {merge:?}"))
+fn merges_resolve_to_one_user(record: &ClientRecord, state: &FinalState) -> Vec<String> {
+    let wrong = record.merges.iter().filter_map(|(anonymous, (user, events))| {
+        let merge = state.merges.get(anonymous);
+        let is_correct = merge.is_some_and(|m| m.leads_to.as_ref() == Some(user) && m.events == *events);
+        (!is_correct).then(|| format!("expected {anonymous} to be {user} with {events} events: {merge:?}"))
     });
     wrong.collect()
 }
 
-fn one_message_a_key(told: &Told, found: &Found) -> Vec<String> {
+fn one_message_per_key(record: &ClientRecord, state: &FinalState) -> Vec<String> {
     let mut direct: HashMap<Uuid, usize> = HashMap::new();
-    for message in found.messages.iter().filter(|message| message.lane == Lane::Direct) {
+    for message in state.messages.iter().filter(|message| message.lane == Lane::Direct) {
         *direct.entry(message.id).or_default() += 1;
     }
     let mut wrong = Vec::new();
-    for (key, ids) in &told.sends {
+    for (key, ids) in &record.sends {
         let rows: usize = ids.iter().filter_map(|id| direct.get(id)).sum();
         if ids.len() != 1 || rows != 1 {
             wrong.push(format!("{key}: responses {ids:?}, {rows} rows"));
         }
     }
     // A send that was tried and not accepted may be recorded or not.
-    let (rows, keys) = (direct.values().sum::<usize>(), told.tried_sends.len());
+    let (rows, keys) = (direct.values().sum::<usize>(), record.tried_sends.len());
     if rows > keys {
         wrong.push(format!("{rows} messages for {keys} keys"));
     }
@@ -147,41 +147,46 @@ fn one_message_a_key(told: &Told, found: &Found) -> Vec<String> {
 }
 
 /// Failed because of an unknown outcome, where another call could deliver one copy too many.
-fn may_be_given_up(message: &Message) -> bool {
+fn may_fail_as_ambiguous(message: &Message) -> bool {
     let most = if message.lane == Lane::Campaign { 0 } else { UNKNOWN_RETRIES };
     message.status == "failed" && message.reason.starts_with("outcome_unknown") && message.ambiguous > most
 }
 
-/// Failed because the provider permanently refused it.
-fn was_refused(message: &Message, found: &Found) -> bool {
-    message.status == "failed" && message.reason.starts_with("rejected") && found.refused.contains(&message.id)
+/// Failed because the provider permanently rejected it.
+fn was_rejected(message: &Message, state: &FinalState) -> bool {
+    message.status == "failed" && message.reason.starts_with("rejected") && state.rejected.contains(&message.id)
 }
 
-fn one_outcome(_: &Told, found: &Found) -> Vec<String> {
-    let has_outcome = |m: &Message| m.status == "sent" || may_be_given_up(m) || was_refused(m, found);
-    let open = found.messages.iter().filter(|message| !has_outcome(message));
+fn one_outcome(_: &ClientRecord, state: &FinalState) -> Vec<String> {
+    let has_outcome = |m: &Message| m.status == "sent" || may_fail_as_ambiguous(m) || was_rejected(m, state);
+    let open = state.messages.iter().filter(|message| !has_outcome(message));
     open.map(|message| format!("{message:?}")).collect()
 }
 
-fn in_one_chunk(_: &Told, found: &Found) -> Vec<String> {
-    found.misqueued.iter().filter(|(_, count)| **count != 0).map(|(what, count)| format!("{count} {what}")).collect()
+fn queued_messages_have_one_chunk(_: &ClientRecord, state: &FinalState) -> Vec<String> {
+    state
+        .queue_inconsistencies
+        .iter()
+        .filter(|(_, count)| **count != 0)
+        .map(|(what, count)| format!("{count} {what}"))
+        .collect()
 }
 
-fn provider_has_it(_: &Told, found: &Found) -> Vec<String> {
-    let missing = found.messages.iter().filter(|m| m.status == "sent" && !found.copies.contains_key(&m.id));
+fn sent_messages_reached_provider(_: &ClientRecord, state: &FinalState) -> Vec<String> {
+    let missing = state.messages.iter().filter(|m| m.status == "sent" && !state.copies.contains_key(&m.id));
     missing.map(|message| format!("{message:?}")).collect()
 }
 
-fn ledger_knows(_: &Told, found: &Found) -> Vec<String> {
-    let ledger: BTreeSet<Uuid> = found.messages.iter().map(|message| message.id).collect();
-    let unknown = found.copies.iter().filter(|(id, _)| !ledger.contains(id));
+fn provider_messages_are_in_ledger(_: &ClientRecord, state: &FinalState) -> Vec<String> {
+    let ledger: BTreeSet<Uuid> = state.messages.iter().map(|message| message.id).collect();
+    let unknown = state.copies.iter().filter(|(id, _)| !ledger.contains(id));
     unknown.map(|(id, copies)| format!("{copies} copies of {id}")).collect()
 }
 
-fn copies_are_shown(_: &Told, found: &Found) -> Vec<String> {
+fn duplicates_are_ambiguous(_: &ClientRecord, state: &FinalState) -> Vec<String> {
     let mut wrong = Vec::new();
-    for message in &found.messages {
-        let copies = found.copies.get(&message.id).copied().unwrap_or(0);
+    for message in &state.messages {
+        let copies = state.copies.get(&message.id).copied().unwrap_or(0);
         let most = match (message.keyed, message.status.as_str()) {
             (true, _) => 1,
             (false, "sent") => message.ambiguous + 1,
@@ -194,12 +199,12 @@ fn copies_are_shown(_: &Told, found: &Found) -> Vec<String> {
     wrong
 }
 
-fn one_run_a_trigger(told: &Told, found: &Found) -> Vec<String> {
+fn one_run_per_trigger(record: &ClientRecord, state: &FinalState) -> Vec<String> {
     let mut runs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for run in &found.runs {
+    for run in &state.runs {
         runs.entry(&run.trigger).or_default().push(&run.status);
     }
-    let triggers = told.accepted.iter().filter(|(_, name)| *name == TRIGGER);
+    let triggers = record.accepted.iter().filter(|(_, name)| *name == TRIGGER);
     let mut wrong = Vec::new();
     for ((_, reference), _) in triggers {
         let statuses = runs.remove(reference.as_str()).unwrap_or_default();
@@ -207,45 +212,46 @@ fn one_run_a_trigger(told: &Told, found: &Found) -> Vec<String> {
             wrong.push(format!("{reference} started runs with status {statuses:?}"));
         }
     }
-    let tried = |trigger: &str| told.tried.contains(&(0, trigger.to_owned()));
+    let tried = |trigger: &str| record.tried.contains(&(0, trigger.to_owned()));
     let others = runs.into_iter().filter(|(trigger, statuses)| *statuses != ["completed"] || !tried(trigger));
     wrong.extend(others.map(|(trigger, statuses)| format!("{trigger}, which was never accepted: {statuses:?}")));
     wrong
 }
 
-fn effects_happen_once(_: &Told, found: &Found) -> Vec<String> {
+fn steps_take_effect_once(_: &ClientRecord, state: &FinalState) -> Vec<String> {
     let mut sent: BTreeMap<Uuid, Vec<&str>> = BTreeMap::new();
-    for message in &found.messages {
+    for message in &state.messages {
         if let Some(run) = message.run {
             sent.entry(run).or_default().push(&message.channel);
         }
     }
     let mut wrong = Vec::new();
-    for run in &found.runs {
+    for run in &state.runs {
         let mut channels = sent.remove(&run.id).unwrap_or_default();
         channels.sort_unstable();
-        let mut marks = BTreeSet::new();
-        let again = run.trail.iter().find(|mark| !marks.insert((&mark.step, &mark.did)));
+        let mut entries = BTreeSet::new();
+        let again = run.trail.iter().find(|mark| !entries.insert((&mark.step, &mark.did)));
         if channels != CHANNELS || again.is_some() {
             wrong.push(format!("{} sent {channels:?}; executed twice: {again:?}", run.trigger));
         }
     }
     wrong.extend(sent.keys().map(|run| format!("messages of an unknown run {run}")));
-    let tracked = found.events.iter().filter(|event| event.name == TRACKED).count();
-    if tracked != found.runs.len() {
-        wrong.push(format!("{tracked} tracked events of {} runs", found.runs.len()));
+    let tracked = state.events.iter().filter(|event| event.name == TRACKED).count();
+    if tracked != state.runs.len() {
+        wrong.push(format!("{tracked} tracked events of {} runs", state.runs.len()));
     }
     wrong
 }
 
-fn no_wait_ends_early(_: &Told, found: &Found) -> Vec<String> {
+fn no_wait_ends_early(_: &ClientRecord, state: &FinalState) -> Vec<String> {
     // The processes notice a clock change at different times: the difference is at most from one end of its range to the other.
-    let apart = SignedDuration::from_mins(if found.clock_moved { 2 * i64::from(FURTHEST_MINUTES) } else { 0 });
+    let tolerance =
+        SignedDuration::from_mins(if state.clock_shifted { 2 * i64::from(MAX_CLOCK_SHIFT_MINUTES) } else { 0 });
     let mut wrong = Vec::new();
-    for run in &found.runs {
+    for run in &state.runs {
         let waits = run.trail.iter().enumerate().filter_map(|(place, mark)| Some((place, mark.until?)));
         for (place, until) in waits {
-            if let Some(next) = run.trail.get(place + 1).filter(|next| next.at + apart < until) {
+            if let Some(next) = run.trail.get(place + 1).filter(|next| next.at + tolerance < until) {
                 wrong.push(format!("{} waited until {until} but continued at {}", run.trigger, next.at));
             }
         }
@@ -253,75 +259,76 @@ fn no_wait_ends_early(_: &Told, found: &Found) -> Vec<String> {
     wrong
 }
 
-fn everybody_once(told: &Told, found: &Found) -> Vec<String> {
+fn audience_is_reached_once(record: &ClientRecord, state: &FinalState) -> Vec<String> {
     let mut reached: BTreeMap<Uuid, Vec<Uuid>> = BTreeMap::new();
-    for message in &found.messages {
+    for message in &state.messages {
         if let Some(campaign) = message.campaign {
             reached.entry(campaign).or_default().push(message.user);
         }
     }
     let mut wrong = Vec::new();
-    for id in &told.campaigns {
-        let (people, status) = (reached.get(id).cloned().unwrap_or_default(), found.campaigns.get(id));
-        let once: BTreeSet<Uuid> = people.iter().copied().collect();
-        let right = once == found.audience && people.len() == once.len();
-        if !right || status.map(String::as_str) != Some("COMPLETED") {
-            let (rows, all) = (people.len(), found.audience.len());
+    for id in &record.campaigns {
+        let (users, status) = (reached.get(id).cloned().unwrap_or_default(), state.campaigns.get(id));
+        let once: BTreeSet<Uuid> = users.iter().copied().collect();
+        let is_correct = once == state.audience && users.len() == once.len();
+        if !is_correct || status.map(String::as_str) != Some("COMPLETED") {
+            let (rows, all) = (users.len(), state.audience.len());
             wrong.push(format!("{id} is {status:?}: {rows} rows, {} of {all} users", once.len()));
         }
     }
-    let untold = reached.keys().filter(|id| !told.campaigns.contains(id));
-    wrong.extend(untold.map(|id| format!("{id} was never started")));
+    let unknown = reached.keys().filter(|id| !record.campaigns.contains(id));
+    wrong.extend(unknown.map(|id| format!("{id} was never started")));
     wrong
 }
 
-fn put_aside(told: &Told, found: &Found) -> Vec<String> {
-    let missing = told.poison.iter().filter(|id| !found.aside.contains(&(0, **id)));
-    let others = found.aside.iter().filter(|(shop, id)| *shop != 0 || !told.tried_poison.contains(id));
+fn only_poison_is_dead_lettered(record: &ClientRecord, state: &FinalState) -> Vec<String> {
+    let missing = record.poison.iter().filter(|id| !state.dead_letters.contains(&(0, **id)));
+    let others = state.dead_letters.iter().filter(|(shop, id)| *shop != 0 || !record.tried_poison.contains(id));
     let others = others.map(|(shop, id)| format!("{id} of shop {shop} is a dead letter, although it can be applied"));
     missing.map(|id| format!("{id} is not a dead letter")).chain(others).collect()
 }
 
-fn nobody_elses(told: &Told, found: &Found) -> Vec<String> {
-    let astray = found.astray.iter().filter(|(_, rows)| **rows != 0).map(|(what, rows)| format!("{rows} {what}"));
-    let mut wrong: Vec<String> = astray.collect();
-    for message in &found.messages {
-        let sent_for = told.sent_for.get(&message.id).is_none_or(|shop| *shop == message.shop);
-        let others = if message.shop == 0 { &found.by_smtp } else { &found.by_http };
-        if !sent_for || others.contains(&message.id) {
+fn no_cross_project_data(record: &ClientRecord, state: &FinalState) -> Vec<String> {
+    let cross_project_rows =
+        state.cross_project_rows.iter().filter(|(_, rows)| **rows != 0).map(|(what, rows)| format!("{rows} {what}"));
+    let mut wrong: Vec<String> = cross_project_rows.collect();
+    for message in &state.messages {
+        let sent_by_shop = record.shop_of_message.get(&message.id).is_none_or(|shop| *shop == message.shop);
+        let others = if message.shop == 0 { &state.by_smtp } else { &state.by_http };
+        if !sent_by_shop || others.contains(&message.id) {
             wrong.push(format!("{message:?} was sent for another shop, or through its providers"));
         }
     }
-    wrong.extend(found.shown_to_others.iter().map(|id| format!("{id} is visible to another shop")));
+    wrong.extend(state.visible_to_other_shop.iter().map(|id| format!("{id} is visible to another shop")));
     wrong
 }
 
 /// Returns how many requests the rate limit may have admitted.
-pub fn let_in_at_most(found: &Found) -> f64 {
-    f64::from(BURST) * f64::from(found.limited.bursts) + f64::from(LIMIT) * found.limited.took.as_secs_f64()
+pub fn max_admitted_requests(state: &FinalState) -> f64 {
+    f64::from(BURST) * f64::from(state.limited.bursts) + f64::from(LIMIT) * state.limited.took.as_secs_f64()
 }
 
 /// Returns how many requests of the rate-limited project were accepted.
-pub fn let_in(told: &Told) -> usize {
-    told.accepted.keys().filter(|(shop, _)| *shop == LIMITED).count()
+pub fn admitted_requests(record: &ClientRecord) -> usize {
+    record.accepted.keys().filter(|(shop, _)| *shop == LIMITED).count()
 }
 
-fn limit_holds(told: &Told, found: &Found) -> Vec<String> {
-    let (accepted, most) = (let_in(told), let_in_at_most(found));
-    let over =
-        (accepted as f64 > most).then(|| format!("{accepted} requests admitted, at most {most:.0} allowed: {:?}", found.limited));
+fn rate_limit_holds(record: &ClientRecord, state: &FinalState) -> Vec<String> {
+    let (accepted, most) = (admitted_requests(record), max_admitted_requests(state));
+    let over = (accepted as f64 > most)
+        .then(|| format!("{accepted} requests admitted, at most {most:.0} allowed: {:?}", state.limited));
     over.into_iter().collect()
 }
 
-fn revoked_is_refused(told: &Told, found: &Found) -> Vec<String> {
-    let open = found.open_keys.iter().map(|key| format!("{key} is still accepted"));
-    told.used_late.iter().cloned().chain(open).collect()
+fn revoked_keys_are_rejected(record: &ClientRecord, state: &FinalState) -> Vec<String> {
+    let open = state.accepted_revoked_keys.iter().map(|key| format!("{key} is still accepted"));
+    record.late_uses.iter().cloned().chain(open).collect()
 }
 
-fn nothing_is_left(_: &Told, found: &Found) -> Vec<String> {
-    found.leftovers.iter().filter(|(_, left)| **left != 0).map(|(what, left)| format!("{left} {what}")).collect()
+fn no_work_is_left(_: &ClientRecord, state: &FinalState) -> Vec<String> {
+    state.leftovers.iter().filter(|(_, left)| **left != 0).map(|(what, left)| format!("{left} {what}")).collect()
 }
 
-fn nothing_strange(told: &Told, found: &Found) -> Vec<String> {
-    told.wrong.iter().chain(&found.deaths).cloned().collect()
+fn no_unexpected_responses_or_exits(record: &ClientRecord, state: &FinalState) -> Vec<String> {
+    record.unexpected_responses.iter().chain(&state.unexpected_exits).cloned().collect()
 }

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_program_goes_by_it() {
+    async fn programs_use_the_shifted_clock() {
         let postgres = PrivatePostgres::start().await;
         let (db, connection) = tokio_postgres::connect(&postgres.url(), NoTls).await.unwrap();
         tokio::spawn(connection);

@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use crate::System;
 
 /// Time between a kill and the restart, in milliseconds.
-const DOWN: Range<u64> = 0..400;
+const DOWNTIME_MS: Range<u64> = 0..400;
 
 /// The parts that can be killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,7 +23,7 @@ pub enum Victim {
 
 /// Seeded random kills, counted.
 #[derive(Debug)]
-pub struct Chaos {
+pub struct RandomKills {
     random: StdRng,
     victims: &'static [Victim],
     /// Milliseconds before each kill.
@@ -31,17 +31,17 @@ pub struct Chaos {
     pub killed: BTreeMap<Victim, u32>,
 }
 
-impl Chaos {
+impl RandomKills {
     pub fn new(seed: u64, victims: &'static [Victim], pause: Range<u64>) -> Self {
         Self { random: StdRng::seed_from_u64(seed), victims, pause, killed: BTreeMap::new() }
     }
 
     /// After a pause, kills one of the victims and restarts it. It is ready on return.
-    pub async fn strike(&mut self, system: &mut System) {
+    pub async fn kill_one(&mut self, system: &mut System) {
         let pause = self.random.random_range(self.pause.clone());
         tokio::time::sleep(Duration::from_millis(pause)).await;
         let victim = self.victims[self.random.random_range(0..self.victims.len())];
-        let down = Duration::from_millis(self.random.random_range(DOWN));
+        let down = Duration::from_millis(self.random.random_range(DOWNTIME_MS));
         *self.killed.entry(victim).or_default() += 1;
         match victim {
             Victim::Scheduler => system.scheduler.restart(down).await,

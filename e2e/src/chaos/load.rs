@@ -2,8 +2,8 @@
 //! servers do.
 
 pub mod clients;
-pub mod doors;
 pub mod poison;
+pub mod rejected_clients;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,16 +16,16 @@ use uuid::Uuid;
 
 use super::oracle::{Line, Oracle};
 use super::product::Product;
-use super::provider::{MARK, channels, channels_by_smtp};
+use super::provider::{MESSAGE_MARKER, channels, channels_by_smtp};
 use super::shops::{SHOPS, TRACKED, TRIGGER};
-use crate::{Answer, Api};
+use crate::{Api, ApiResponse};
 
 /// Time limit of a response.
-const ANSWER: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Delay before a client retries.
-const AGAIN: Duration = Duration::from_millis(200);
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Requests not accepted within this time after all faults were healed are given up, and recorded as wrong.
-const PATIENCE: Duration = Duration::from_secs(90);
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(90);
 const SOON: Duration = Duration::from_mins(1);
 
 /// The size of the load: the clients of each kind, and the users they act for.
@@ -59,17 +59,17 @@ impl Scale {
 
 /// Numbers of responses so far, by kind.
 #[derive(Debug, Default)]
-pub struct Answers {
+pub struct ResponseCounts {
     pub accepted: AtomicU64,
     /// 503 and 429.
-    pub put_off: AtomicU64,
+    pub throttled: AtomicU64,
     /// No response in time.
     pub missing: AtomicU64,
 }
 
 /// Resources created before the load starts.
 #[derive(Clone, Debug)]
-pub struct Shop {
+pub struct Resources {
     pub segment: String,
     /// By channel.
     pub templates: BTreeMap<&'static str, String>,
@@ -79,16 +79,16 @@ pub struct Shop {
 pub struct Load<'a> {
     pub product: &'a Product,
     pub oracle: &'a Oracle,
-    pub shop: Shop,
+    pub resources: Resources,
     pub scale: Scale,
-    pub answers: Answers,
+    pub responses: ResponseCounts,
     over: AtomicBool,
     healed: Mutex<Option<Instant>>,
 }
 
 /// The credentials of a request.
 #[derive(Clone, Copy, Debug)]
-pub enum With<'a> {
+pub enum Credentials<'a> {
     /// The public key, as in browsers and apps.
     Public,
     /// The secret key and an `Idempotency-Key`.
@@ -96,13 +96,13 @@ pub enum With<'a> {
 }
 
 impl<'a> Load<'a> {
-    pub fn new(product: &'a Product, oracle: &'a Oracle, shop: Shop, scale: Scale) -> Self {
-        let (answers, over, healed) = (Answers::default(), AtomicBool::default(), Mutex::default());
-        Self { product, oracle, shop, scale, answers, over, healed }
+    pub fn new(product: &'a Product, oracle: &'a Oracle, resources: Resources, scale: Scale) -> Self {
+        let (responses, over, healed) = (ResponseCounts::default(), AtomicBool::default(), Mutex::default());
+        Self { product, oracle, resources, scale, responses, over, healed }
     }
 
     /// Returns one of the users who get messages and start the automation.
-    fn person(&self, n: u64) -> String {
+    fn user_id(&self, n: u64) -> String {
         format!("s{}", n % self.scale.reached)
     }
 
@@ -116,36 +116,42 @@ impl<'a> Load<'a> {
     }
 
     /// Records that all faults are healed, so every item must be accepted from now on.
-    pub fn healed(&self) {
+    pub fn mark_healed(&self) {
         *self.healed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    fn is_given_up(&self) -> bool {
+    fn has_timed_out(&self) -> bool {
         let healed = *self.healed.lock().unwrap_or_else(PoisonError::into_inner);
-        healed.is_some_and(|healed| healed.elapsed() > PATIENCE)
+        healed.is_some_and(|healed| healed.elapsed() > ACCEPT_TIMEOUT)
     }
 
     /// Repeats a request until it is accepted, through one gateway after the other. Returns `None` if it was given up or refused, which is
     /// recorded.
-    async fn insist(&self, shop: usize, path: &str, with: With<'_>, body: &Value) -> Option<Answer> {
+    async fn send_until_accepted(
+        &self,
+        shop: usize,
+        path: &str,
+        credentials: Credentials<'_>,
+        body: &Value,
+    ) -> Option<ApiResponse> {
         let gateways = &self.product.shops[shop];
         // Each client begins with a random gateway.
         for api in gateways.iter().cycle().skip(rand::random_range(0..gateways.len())) {
             let sent = async {
-                match with {
-                    With::Public => api.call(reqwest::Method::POST, path, &api.public_key, Some(body)).await,
-                    With::Secret(key) => api.post_under(key, path, body).await,
+                match credentials {
+                    Credentials::Public => api.call(reqwest::Method::POST, path, &api.public_key, Some(body)).await,
+                    Credentials::Secret(key) => api.post_with_key(key, path, body).await,
                 }
             };
-            let answer = timeout(ANSWER, sent).await.ok().and_then(Result::ok);
+            let answer = timeout(RESPONSE_TIMEOUT, sent).await.ok().and_then(Result::ok);
             let count = match verdict(answer.as_ref()) {
-                Verdict::Accepted => &self.answers.accepted,
-                Verdict::Again => &self.answers.put_off,
-                Verdict::Missing => &self.answers.missing,
-                Verdict::Wrong => {
+                Verdict::Accepted => &self.responses.accepted,
+                Verdict::Retry => &self.responses.throttled,
+                Verdict::Missing => &self.responses.missing,
+                Verdict::Unexpected => {
                     let at = self.product.began.elapsed().as_secs_f64();
                     let answer = answer.map(|answer| format!("{} {}", answer.status, answer.json)).unwrap_or_default();
-                    self.wrong(format!("unexpected response after {at:.1} s: {path}: {answer}")).await;
+                    self.report_problem(format!("unexpected response after {at:.1} s: {path}: {answer}")).await;
                     return None;
                 }
             };
@@ -153,18 +159,18 @@ impl<'a> Load<'a> {
             if answer.as_ref().is_some_and(|answer| answer.status < 300) {
                 return answer;
             }
-            if self.is_given_up() {
-                self.wrong(format!("{path} was not accepted within {PATIENCE:?}: {answer:?}")).await;
+            if self.has_timed_out() {
+                self.report_problem(format!("{path} was not accepted within {ACCEPT_TIMEOUT:?}: {answer:?}")).await;
                 return None;
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
         None
     }
 
-    pub async fn wrong(&self, answer: String) {
+    pub async fn report_problem(&self, answer: String) {
         println!("{answer}");
-        self.oracle.note(vec![Line::Wrong { answer }]).await;
+        self.oracle.record(vec![Line::UnexpectedResponse { answer }]).await;
     }
 }
 
@@ -172,36 +178,37 @@ impl<'a> Load<'a> {
 enum Verdict {
     Accepted,
     /// The response asks for a retry.
-    Again,
+    Retry,
     Missing,
     /// A response that must not occur.
-    Wrong,
+    Unexpected,
 }
 
-fn verdict(answer: Option<&Answer>) -> Verdict {
+fn verdict(answer: Option<&ApiResponse>) -> Verdict {
     match answer {
         None => Verdict::Missing,
         Some(answer) => match (answer.status, answer.retry_after) {
             (200..300, _) => Verdict::Accepted,
-            (429 | 503, Some(_)) => Verdict::Again,
-            _ => Verdict::Wrong,
+            (429 | 503, Some(_)) => Verdict::Retry,
+            _ => Verdict::Unexpected,
         },
     }
 }
 
 /// Creates everything that the clients need, before the first fault.
-pub async fn open(product: &Product, scale: Scale) -> Shop {
+pub async fn create_resources(product: &Product, scale: Scale) -> Resources {
     let Scale { reached, audience, .. } = scale;
     let api = &product.shops[0][0];
     api.put("/channels", &channels()).await.expect(200);
     let by_smtp = &product.shops[1][0];
     by_smtp.put("/channels", &channels_by_smtp(product.smtp_port())).await.expect(200);
-    let person = |n| json!({ "user_id": format!("s{n}"), "properties": { "email": format!("s{n}@example.com") } });
-    let lines: Vec<String> = (0..reached).map(|n| format!("{}\n", person(n))).collect();
+    let imported_user =
+        |n| json!({ "user_id": format!("s{n}"), "properties": { "email": format!("s{n}@example.com") } });
+    let lines: Vec<String> = (0..reached).map(|n| format!("{}\n", imported_user(n))).collect();
     assert_eq!(by_smtp.import("users", lines.concat()).await.expect("a response").expect(200)["imported"], reached);
     by_smtp.until("/users", SOON, |users| users["total"] == reached).await;
-    let people = (0..reached).map(|n| (format!("s{n}"), "free")).chain((0..audience).map(|n| (format!("c{n}"), "pro")));
-    let lines = people.enumerate().map(|(n, (user, plan))| {
+    let users = (0..reached).map(|n| (format!("s{n}"), "free")).chain((0..audience).map(|n| (format!("c{n}"), "pro")));
+    let lines = users.enumerate().map(|(n, (user, plan))| {
         let known = json!({ "email": format!("{user}@example.com"), "phone": format!("+491511{n:05}7"), "plan": plan });
         format!("{}\n", json!({ "user_id": user, "properties": known }))
     });
@@ -213,7 +220,7 @@ pub async fn open(product: &Product, scale: Scale) -> Shop {
     let segment = api.create("/segments", &json!({ "name": "Pro", "rules": rules })).await;
     let mut templates = BTreeMap::new();
     for channel in ["EMAIL", "SMS"] {
-        let mut template = json!({ "name": channel, "channel": channel, "body": MARK });
+        let mut template = json!({ "name": channel, "channel": channel, "body": MESSAGE_MARKER });
         if channel == "EMAIL" {
             template["subject"] = json!("Hello");
         }
@@ -228,11 +235,11 @@ pub async fn open(product: &Product, scale: Scale) -> Shop {
     let automation = json!({ "name": "Journey", "triggerType": "EVENT", "triggerEvent": TRIGGER, "active": true,
                              "reentry": "always", "steps": steps });
     api.create("/automations", &automation).await;
-    Shop { segment, templates }
+    Resources { segment, templates }
 }
 
 /// Returns the ID of a created resource.
-fn id_of(answer: &Answer) -> Option<Uuid> {
+fn id_of(answer: &ApiResponse) -> Option<Uuid> {
     Uuid::try_parse(answer.json["id"].as_str()?).ok()
 }
 
@@ -246,16 +253,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_put_off_is_told_until_when() {
-        let answer = |status, retry_after| Answer { status, retry_after, json: Value::Null, took: Duration::ZERO };
+    fn throttled_responses_require_retry_after() {
+        let answer = |status, retry_after| ApiResponse { status, retry_after, json: Value::Null, took: Duration::ZERO };
         for (answer, expected) in [
             (None, Verdict::Missing),
             (Some(answer(202, None)), Verdict::Accepted),
-            (Some(answer(503, Some(1))), Verdict::Again),
-            (Some(answer(429, Some(1))), Verdict::Again),
-            (Some(answer(503, None)), Verdict::Wrong),
-            (Some(answer(500, None)), Verdict::Wrong),
-            (Some(answer(401, None)), Verdict::Wrong),
+            (Some(answer(503, Some(1))), Verdict::Retry),
+            (Some(answer(429, Some(1))), Verdict::Retry),
+            (Some(answer(503, None)), Verdict::Unexpected),
+            (Some(answer(500, None)), Verdict::Unexpected),
+            (Some(answer(401, None)), Verdict::Unexpected),
         ] {
             assert_eq!(verdict(answer.as_ref()), expected, "{answer:?}");
         }

@@ -33,16 +33,16 @@ pub enum Line {
     /// A key was revoked.
     Revoked { key: String },
     /// The key was accepted this many seconds after its revocation.
-    UsedLate { key: String, seconds: u64 },
+    LateUse { key: String, seconds: u64 },
     /// A campaign was started.
     Campaign { id: Uuid },
     /// A response that must not occur.
-    Wrong { answer: String },
+    UnexpectedResponse { answer: String },
 }
 
 /// All lines combined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct ClientRecord {
     /// Events by shop and reference.
     pub tried: BTreeSet<(usize, String)>,
     /// The names of accepted events, by shop and reference.
@@ -55,18 +55,18 @@ pub struct Told {
     /// The IDs returned for each key.
     pub sends: BTreeMap<String, BTreeSet<Uuid>>,
     /// The shop that sent each message.
-    pub sent_for: BTreeMap<Uuid, usize>,
+    pub shop_of_message: BTreeMap<Uuid, usize>,
     pub campaigns: BTreeSet<Uuid>,
     pub tried_poison: BTreeSet<Uuid>,
     pub poison: BTreeSet<Uuid>,
     pub revoked: BTreeSet<String>,
     /// Descriptions of revoked keys that were accepted too late.
-    pub used_late: Vec<String>,
-    pub wrong: Vec<String>,
+    pub late_uses: Vec<String>,
+    pub unexpected_responses: Vec<String>,
 }
 
-impl Told {
-    pub fn note(&mut self, line: Line) {
+impl ClientRecord {
+    pub fn add(&mut self, line: Line) {
         match line {
             Line::Tried { shop, reference, .. } => {
                 self.tried.insert((shop, reference));
@@ -85,7 +85,7 @@ impl Told {
             }
             Line::Sent { shop, key, id } => {
                 self.sends.entry(key).or_default().insert(id);
-                self.sent_for.insert(id, shop);
+                self.shop_of_message.insert(id, shop);
             }
             Line::TriedPoison { id } => {
                 self.tried_poison.insert(id);
@@ -96,21 +96,23 @@ impl Told {
             Line::Revoked { key } => {
                 self.revoked.insert(key);
             }
-            Line::UsedLate { key, seconds } => self.used_late.push(format!("{key} was accepted {seconds} s after its revocation")),
+            Line::LateUse { key, seconds } => {
+                self.late_uses.push(format!("{key} was accepted {seconds} s after its revocation"))
+            }
             Line::Campaign { id } => {
                 self.campaigns.insert(id);
             }
-            Line::Wrong { answer } => self.wrong.push(answer),
+            Line::UnexpectedResponse { answer } => self.unexpected_responses.push(answer),
         }
     }
 
     /// Reads the recorded lines.
     pub fn read(path: &Path) -> io::Result<Self> {
-        let mut told = Self::default();
+        let mut record = Self::default();
         for line in BufReader::new(File::open(path)?).lines() {
-            told.note(serde_json::from_str(&line?)?);
+            record.add(serde_json::from_str(&line?)?);
         }
-        Ok(told)
+        Ok(record)
     }
 }
 
@@ -128,21 +130,21 @@ impl Oracle {
         let file = File::create_new(path)?;
         let (sender, lines) = mpsc::channel();
         // The thread ends with the last sender.
-        std::thread::spawn(move || keep(file, &lines));
+        std::thread::spawn(move || write_lines(file, &lines));
         Ok(Self { sender })
     }
 
     /// Returns once the lines are on disk.
     ///
     /// Panics if they cannot be written.
-    pub async fn note(&self, lines: Vec<Line>) {
+    pub async fn record(&self, lines: Vec<Line>) {
         let (done, written) = oneshot::channel();
         let sent = self.sender.send((lines, done));
         assert!(sent.is_ok() && written.await.is_ok(), "the record cannot be written");
     }
 }
 
-fn keep(mut file: File, lines: &mpsc::Receiver<Lines>) {
+fn write_lines(mut file: File, lines: &mpsc::Receiver<Lines>) {
     while let Ok(first) = lines.recv() {
         let together: Vec<Lines> = std::iter::once(first).chain(lines.try_iter()).collect();
         let mut text = Vec::new();
@@ -167,7 +169,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_was_noted_is_read_back() {
+    async fn recorded_lines_are_read_back() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("oracle.ndjson");
         let oracle = Oracle::create(&path).unwrap();
@@ -184,28 +186,28 @@ mod tests {
             Line::TriedPoison { id },
             Line::Poison { id },
             Line::Revoked { key: key.clone() },
-            Line::UsedLate { key: key.clone(), seconds: 61 },
+            Line::LateUse { key: key.clone(), seconds: 61 },
             Line::Campaign { id },
-            Line::Wrong { answer: "500".to_owned() },
+            Line::UnexpectedResponse { answer: "500".to_owned() },
         ];
         for line in &lines {
-            oracle.note(vec![line.clone()]).await;
+            oracle.record(vec![line.clone()]).await;
         }
-        let told = Told::read(&path).unwrap();
-        assert!(told.tried.contains(&(1, reference.clone())));
-        assert_eq!(told.accepted, [((1, reference), name)].into());
-        assert_eq!(told.profiles, [((0, "u1".to_owned()), 2)].into());
-        assert_eq!(told.merges, [("a1".to_owned(), ("m1".to_owned(), 3))].into());
-        assert_eq!(told.sends, [(key.clone(), [id].into())].into());
-        assert!(told.tried_sends.contains(&key) && told.campaigns.contains(&id));
-        assert_eq!((told.sent_for, told.tried_poison), ([(id, 1)].into(), [id].into()));
-        assert_eq!((told.poison, told.revoked), ([id].into(), [key.clone()].into()));
-        assert_eq!(told.used_late, [format!("{key} was accepted 61 s after its revocation")]);
-        assert_eq!(told.wrong, ["500"]);
+        let record = ClientRecord::read(&path).unwrap();
+        assert!(record.tried.contains(&(1, reference.clone())));
+        assert_eq!(record.accepted, [((1, reference), name)].into());
+        assert_eq!(record.profiles, [((0, "u1".to_owned()), 2)].into());
+        assert_eq!(record.merges, [("a1".to_owned(), ("m1".to_owned(), 3))].into());
+        assert_eq!(record.sends, [(key.clone(), [id].into())].into());
+        assert!(record.tried_sends.contains(&key) && record.campaigns.contains(&id));
+        assert_eq!((record.shop_of_message, record.tried_poison), ([(id, 1)].into(), [id].into()));
+        assert_eq!((record.poison, record.revoked), ([id].into(), [key.clone()].into()));
+        assert_eq!(record.late_uses, [format!("{key} was accepted 61 s after its revocation")]);
+        assert_eq!(record.unexpected_responses, ["500"]);
     }
 
     #[tokio::test]
-    async fn no_run_writes_over_anothers_lines() {
+    async fn existing_record_is_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("oracle.ndjson");
         let _first = Oracle::create(&path).unwrap();

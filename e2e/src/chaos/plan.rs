@@ -12,27 +12,27 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
 use self::deck::{DECK, DISKS, draw};
-use super::provider::Mood;
-use super::proxy::{Trouble, Way};
+use super::provider::FaultMode;
+use super::proxy::{Direction, LinkFault};
 
 pub const PROGRAMS: [&str; 4] = ["gateway", "worker-automation", "worker-delivery", "scheduler"];
 /// Processes of each program.
-pub const EACH: usize = 2;
+pub const PROCESSES_PER_PROGRAM: usize = 2;
 /// Servers of a cluster.
-pub const NODES: usize = 3;
+pub const CLUSTER_SIZE: usize = 3;
 /// Maximum clock shift in minutes. A jump between both extremes is still below the size at which the scheduler holds, which is tested
 /// elsewhere.
-pub const FURTHEST_MINUTES: i16 = 4;
+pub const MAX_CLOCK_SHIFT_MINUTES: i16 = 4;
 
 /// Milliseconds from one fault to the next.
-const GAP: Range<u64> = 300..2_500;
+const FAULT_GAP_MS: Range<u64> = 300..2_500;
 /// Delay between two faults of one target.
-const REST: Duration = Duration::from_secs(1);
-/// One fault in `ALONE` has no other fault near it for a while, so that the time to recovery can be measured.
-const ALONE: usize = 10;
-const CALM: Duration = Duration::from_secs(5);
+const TARGET_COOLDOWN: Duration = Duration::from_secs(1);
+/// One fault in `ISOLATED_EVERY` has no other fault near it for a while, so that the time to recovery can be measured.
+const ISOLATED_EVERY: usize = 10;
+const ISOLATION_PAUSE: Duration = Duration::from_secs(5);
 /// How often another target is drawn if the drawn one is busy.
-const DRAWS: usize = 8;
+const MAX_DRAWS: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process {
@@ -43,7 +43,7 @@ pub struct Process {
 
 impl Process {
     pub fn all() -> impl Iterator<Item = Self> {
-        PROGRAMS.into_iter().flat_map(|program| (0..EACH).map(move |number| Self { program, number }))
+        PROGRAMS.into_iter().flat_map(|program| (0..PROCESSES_PER_PROGRAM).map(move |number| Self { program, number }))
     }
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Process {
 
 /// The far end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum End {
+pub enum Endpoint {
     Postgres,
     Nats,
     Redis,
@@ -66,7 +66,7 @@ pub enum End {
     Clients,
 }
 
-impl End {
+impl Endpoint {
     pub const ALL: [Self; 7] =
         [Self::Postgres, Self::Nats, Self::Redis, Self::Mail, Self::Sms, Self::Smtp, Self::Clients];
 
@@ -84,26 +84,26 @@ impl End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Link {
     pub process: Process,
-    pub to: End,
+    pub to: Endpoint,
 }
 
 impl Link {
     /// The address of a project's mail server is one of its settings, so all processes use the first process's link.
-    pub fn is_one(&self) -> bool {
-        self.to != End::Smtp || self.process.number == 0
+    pub fn is_used(&self) -> bool {
+        self.to != Endpoint::Smtp || self.process.number == 0
     }
 
     pub fn all() -> impl Iterator<Item = Self> {
-        let linked =
-            move |process: Process| End::ALL.into_iter().filter(move |to| to.callers().contains(&process.program));
-        let all = Process::all().flat_map(move |process| linked(process).map(move |to| Self { process, to }));
-        all.filter(Self::is_one)
+        let links_of =
+            move |process: Process| Endpoint::ALL.into_iter().filter(move |to| to.callers().contains(&process.program));
+        let all = Process::all().flat_map(move |process| links_of(process).map(move |to| Self { process, to }));
+        all.filter(Self::is_used)
     }
 }
 
 impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.to == End::Smtp {
+        if self.to == Endpoint::Smtp {
             return write!(f, "{} → {:?}", self.process.program, self.to);
         }
         write!(f, "{} → {:?}", self.process, self.to)
@@ -112,7 +112,7 @@ impl fmt::Display for Link {
 
 /// A kind of fault, with its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum FaultKind {
     /// SIGKILL; restarted at the end of the fault, like those below.
     Killed(Process),
     /// SIGTERM.
@@ -120,13 +120,13 @@ pub enum What {
     /// SIGSTOP until the end of the fault.
     Suspended(Process),
     /// Restarted so that it dies at the n-th hit of a failpoint.
-    Dies(Process, String, u32),
+    DiesAtFailpoint(Process, String, u32),
     /// Immediate shutdown until the end of the fault.
-    PostgresGone,
+    PostgresStopped,
     /// The server closes all of the programs' connections to PostgreSQL.
     BackendsKilled,
     /// SIGKILL until the end of the fault. In a cluster, the server with this number, or all servers if the number is past the last.
-    NatsGone(usize),
+    NatsKilled(usize),
     /// SIGSTOP until the end of the fault.
     NatsHung,
     /// The ingest stream has reached its maximum size, and accepts nothing until the end of the fault.
@@ -135,95 +135,96 @@ pub enum What {
     PostgresDiskFull,
     /// The disk with the streams is full until the end of the fault.
     NatsDiskFull,
-    RedisGone,
+    RedisKilled,
     RedisHung,
     RedisFlushed,
-    Network(Link, Trouble),
-    Provider(Mood),
+    Network(Link, LinkFault),
+    Provider(FaultMode),
     /// The database's clock is shifted by this number of minutes, ahead or back, until the end of the fault.
-    ClockMoved(i16),
+    ClockShifted(i16),
 }
 
-impl What {
+impl FaultKind {
     /// Returns the name by which faults are counted.
-    pub fn kind(&self) -> String {
+    pub fn name(&self) -> String {
         match self {
             Self::Killed(process) => format!("{} killed", process.program),
             Self::Stopped(process) => format!("{} stopped", process.program),
             Self::Suspended(process) => format!("{} suspended", process.program),
-            Self::Dies(process, ..) => format!("{} dies at a failpoint", process.program),
-            Self::PostgresGone => "PostgreSQL stopped".to_owned(),
+            Self::DiesAtFailpoint(process, ..) => format!("{} dies at a failpoint", process.program),
+            Self::PostgresStopped => "PostgreSQL stopped".to_owned(),
             Self::BackendsKilled => "PostgreSQL's connections killed".to_owned(),
-            Self::NatsGone(_) => "NATS killed".to_owned(),
+            Self::NatsKilled(_) => "NATS killed".to_owned(),
             Self::NatsHung => "NATS hung".to_owned(),
             Self::NatsFull => "NATS full".to_owned(),
             Self::PostgresDiskFull => "disk of PostgreSQL full".to_owned(),
             Self::NatsDiskFull => "disk of NATS full".to_owned(),
-            Self::RedisGone => "Redis killed".to_owned(),
+            Self::RedisKilled => "Redis killed".to_owned(),
             Self::RedisHung => "Redis hung".to_owned(),
             Self::RedisFlushed => "Redis flushed".to_owned(),
-            Self::Network(link, trouble) => {
-                let trouble = match trouble {
-                    Trouble::Latency(_) => "delayed",
-                    Trouble::Stalls => "stalling",
-                    Trouble::BlackHole => "black hole",
-                    Trouble::Deaf(Way::There) => "blocked to the server",
-                    Trouble::Deaf(Way::Back) => "blocked to the client",
-                    Trouble::Reset => "reset",
+            Self::Network(link, link_fault) => {
+                let link_fault = match link_fault {
+                    LinkFault::Latency(_) => "delayed",
+                    LinkFault::Stalls => "stalling",
+                    LinkFault::BlackHole => "black hole",
+                    LinkFault::Blocked(Direction::ToServer) => "blocked to the server",
+                    LinkFault::Blocked(Direction::ToClient) => "blocked to the client",
+                    LinkFault::Reset => "reset",
                 };
-                format!("link to {:?} {trouble}", link.to)
+                format!("link to {:?} {link_fault}", link.to)
             }
-            Self::Provider(mood) => format!("providers {}", mood.words()),
-            Self::ClockMoved(minutes) => format!("clock {}", if *minutes > 0 { "ahead" } else { "behind" }),
+            Self::Provider(mode) => format!("providers {}", mode.description()),
+            Self::ClockShifted(minutes) => format!("clock {}", if *minutes > 0 { "ahead" } else { "behind" }),
         }
     }
 
     /// Returns the target. Faults of the same target never overlap.
     fn target(&self) -> String {
         match self {
-            Self::Killed(process) | Self::Stopped(process) | Self::Suspended(process) | Self::Dies(process, ..) => {
-                process.to_string()
-            }
-            Self::PostgresGone | Self::BackendsKilled | Self::PostgresDiskFull => "PostgreSQL".to_owned(),
-            Self::NatsGone(_) | Self::NatsHung | Self::NatsFull | Self::NatsDiskFull => "NATS".to_owned(),
-            Self::RedisGone | Self::RedisHung | Self::RedisFlushed => "Redis".to_owned(),
+            Self::Killed(process)
+            | Self::Stopped(process)
+            | Self::Suspended(process)
+            | Self::DiesAtFailpoint(process, ..) => process.to_string(),
+            Self::PostgresStopped | Self::BackendsKilled | Self::PostgresDiskFull => "PostgreSQL".to_owned(),
+            Self::NatsKilled(_) | Self::NatsHung | Self::NatsFull | Self::NatsDiskFull => "NATS".to_owned(),
+            Self::RedisKilled | Self::RedisHung | Self::RedisFlushed => "Redis".to_owned(),
             Self::Network(link, _) => link.to_string(),
             Self::Provider(_) => "providers".to_owned(),
-            Self::ClockMoved(_) => "clock".to_owned(),
+            Self::ClockShifted(_) => "clock".to_owned(),
         }
     }
 
     /// Returns the range of its duration, in milliseconds.
-    fn duration(&self) -> Range<u64> {
+    fn duration_range(&self) -> Range<u64> {
         match self {
             Self::Killed(_) | Self::Stopped(_) => 0..2_000,
             Self::Suspended(_) => 500..8_000,
             // By then it should have hit the failpoint.
-            Self::Dies(..) => 3_000..6_000,
-            Self::PostgresGone => 500..5_000,
-            Self::NatsGone(_) | Self::NatsHung => 200..4_000,
-            Self::RedisGone | Self::RedisHung | Self::NatsFull => 1_000..5_000,
+            Self::DiesAtFailpoint(..) => 3_000..6_000,
+            Self::PostgresStopped => 500..5_000,
+            Self::NatsKilled(_) | Self::NatsHung => 200..4_000,
+            Self::RedisKilled | Self::RedisHung | Self::NatsFull => 1_000..5_000,
             Self::PostgresDiskFull | Self::NatsDiskFull => 2_000..10_000,
             Self::BackendsKilled | Self::RedisFlushed => 0..1,
             Self::Network(..) => 1_000..8_000,
             Self::Provider(_) => 2_000..6_000,
             // Long enough for every process to notice the shift.
-            Self::ClockMoved(_) => 3_000..20_000,
+            Self::ClockShifted(_) => 3_000..20_000,
         }
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Killed(process) => write!(f, "{process} killed"),
             Self::Stopped(process) => write!(f, "{process} stopped"),
             Self::Suspended(process) => write!(f, "{process} suspended"),
-            Self::Dies(process, at, hit) => write!(f, "{process} dies at {at}={hit}"),
-            Self::Network(link, trouble) => write!(f, "{link}: {trouble:?}"),
-            Self::NatsGone(number) => write!(f, "NATS killed ({number})"),
-            Self::ClockMoved(minutes) => write!(f, "clock shifted by {minutes} minutes"),
-            other => f.write_str(&other.kind()),
+            Self::DiesAtFailpoint(process, at, hit) => write!(f, "{process} dies at {at}={hit}"),
+            Self::Network(link, link_fault) => write!(f, "{link}: {link_fault:?}"),
+            Self::NatsKilled(number) => write!(f, "NATS killed ({number})"),
+            Self::ClockShifted(minutes) => write!(f, "clock shifted by {minutes} minutes"),
+            other => f.write_str(&other.name()),
         }
     }
 }
@@ -232,13 +233,13 @@ impl fmt::Display for What {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub at: Duration,
-    pub lasts: Duration,
-    pub what: What,
+    pub duration: Duration,
+    pub kind: FaultKind,
 }
 
 /// The targets that a run has.
 #[derive(Clone, Debug, Default)]
-pub struct Ground {
+pub struct Targets {
     /// Failpoints by program, as named in the sources (`automation` for `worker-automation`).
     pub failpoints: BTreeMap<String, Vec<String>>,
     /// NATS is a cluster, to which there are no links.
@@ -250,14 +251,14 @@ pub struct Ground {
 }
 
 /// Plans all cards of the deck in a random order, then again, until the time is up. All faults end by then.
-pub fn plan(seed: u64, span: Duration, ground: &Ground) -> Vec<Fault> {
+pub fn plan(seed: u64, span: Duration, targets: &Targets) -> Vec<Fault> {
     let mut random = StdRng::seed_from_u64(seed);
     let (mut plan, mut busy) = (Vec::new(), BTreeMap::<String, Duration>::new());
     let (mut at, mut deck) = (Duration::ZERO, Vec::new());
     loop {
-        at += Duration::from_millis(random.random_range(GAP));
-        let alone = plan.len() % ALONE == ALONE - 1;
-        if alone {
+        at += Duration::from_millis(random.random_range(FAULT_GAP_MS));
+        let isolated = plan.len() % ISOLATED_EVERY == ISOLATED_EVERY - 1;
+        if isolated {
             at = busy.values().copied().fold(at, Duration::max);
         }
         if at >= span {
@@ -266,18 +267,18 @@ pub fn plan(seed: u64, span: Duration, ground: &Ground) -> Vec<Fault> {
         if deck.is_empty() {
             deck = DECK.to_vec();
             // Added only with disks: without them, a seed's plan does not change.
-            deck.extend(DISKS.iter().filter(|_| ground.disk));
+            deck.extend(DISKS.iter().filter(|_| targets.disk));
             deck.shuffle(&mut random);
         }
         let Some(card) = deck.pop() else { continue };
-        let drawn = (0..DRAWS).filter_map(|_| draw(card, &mut random, ground)).collect::<Vec<_>>();
-        let free = |what: &What| busy.get(&what.target()).is_none_or(|until| *until <= at);
-        let Some(what) = drawn.into_iter().find(free) else { continue };
-        let lasts = Duration::from_millis(random.random_range(what.duration())).min(span.saturating_sub(at));
-        busy.insert(what.target(), at + lasts + REST);
-        plan.push(Fault { at, lasts, what });
-        if alone {
-            at += lasts + CALM;
+        let drawn = (0..MAX_DRAWS).filter_map(|_| draw(card, &mut random, targets)).collect::<Vec<_>>();
+        let free = |kind: &FaultKind| busy.get(&kind.target()).is_none_or(|until| *until <= at);
+        let Some(kind) = drawn.into_iter().find(free) else { continue };
+        let duration = Duration::from_millis(random.random_range(kind.duration_range())).min(span.saturating_sub(at));
+        busy.insert(kind.target(), at + duration + TARGET_COOLDOWN);
+        plan.push(Fault { at, duration, kind });
+        if isolated {
+            at += duration + ISOLATION_PAUSE;
         }
     }
 }
@@ -290,26 +291,32 @@ mod tests {
 
     const SPAN: Duration = Duration::from_hours(1);
 
-    fn ground(cluster: bool) -> Ground {
+    fn targets(cluster: bool) -> Targets {
         let failpoints = ["gateway", "automation", "delivery", "scheduler"];
         let failpoints = failpoints.map(|program| (program.to_owned(), vec![format!("{program}.after_commit")])).into();
-        Ground { failpoints, cluster, clock: false, disk: false }
+        Targets { failpoints, cluster, clock: false, disk: false }
     }
 
     #[test]
-    fn the_plan_is_of_its_seed() {
-        let one = plan(7, SPAN, &ground(false));
-        assert_eq!(one, plan(7, SPAN, &ground(false)));
-        assert_ne!(one, plan(8, SPAN, &ground(false)));
+    fn plan_depends_on_seed_only() {
+        let one = plan(7, SPAN, &targets(false));
+        assert_eq!(one, plan(7, SPAN, &targets(false)));
+        assert_ne!(one, plan(8, SPAN, &targets(false)));
     }
 
     #[test]
-    fn everything_goes_wrong_and_is_over_in_time() {
-        let plan = plan(7, SPAN, &ground(false));
-        let kinds: BTreeSet<String> = plan.iter().map(|fault| fault.what.kind()).collect();
-        for kind in
-            ["PostgreSQL stopped", "NATS killed", "NATS hung", "NATS full", "Redis killed", "Redis hung", "Redis flushed"]
-        {
+    fn plan_has_all_kinds_and_ends_in_time() {
+        let plan = plan(7, SPAN, &targets(false));
+        let kinds: BTreeSet<String> = plan.iter().map(|fault| fault.kind.name()).collect();
+        for kind in [
+            "PostgreSQL stopped",
+            "NATS killed",
+            "NATS hung",
+            "NATS full",
+            "Redis killed",
+            "Redis hung",
+            "Redis flushed",
+        ] {
             assert!(kinds.contains(kind), "{kind}: {kinds:?}");
         }
         for program in PROGRAMS {
@@ -320,72 +327,73 @@ mod tests {
         for end in ["Postgres", "Nats", "Redis", "Mail", "Sms", "Smtp", "Clients"] {
             assert!(kinds.iter().any(|kind| kind.starts_with(&format!("link to {end} "))), "{end}: {kinds:?}");
         }
-        assert!(plan.iter().all(|fault| fault.at + fault.lasts <= SPAN));
+        assert!(plan.iter().all(|fault| fault.at + fault.duration <= SPAN));
         assert!(plan.is_sorted_by_key(|fault| fault.at));
     }
 
     #[test]
-    fn no_two_faults_of_one_target_are_under_way_at_a_time() {
+    fn faults_of_one_target_do_not_overlap() {
         for seed in 0..20 {
             let mut until = BTreeMap::new();
-            for Fault { at, lasts, what } in plan(seed, SPAN, &ground(false)) {
-                let before = until.insert(what.target(), at + lasts + REST);
-                assert!(before.is_none_or(|before| before <= at), "seed {seed}: {what} at {at:?}");
+            for Fault { at, duration, kind } in plan(seed, SPAN, &targets(false)) {
+                let before = until.insert(kind.target(), at + duration + TARGET_COOLDOWN);
+                assert!(before.is_none_or(|before| before <= at), "seed {seed}: {kind} at {at:?}");
             }
         }
     }
 
     #[test]
-    fn some_come_alone() {
-        let plan = plan(7, SPAN, &ground(false));
-        let mut alone = plan.iter().enumerate().filter(|(place, _)| place % ALONE == ALONE - 1).peekable();
-        assert!(alone.peek().is_some());
-        for (place, fault) in alone {
-            assert!(plan[..place].iter().all(|before| before.at + before.lasts <= fault.at), "{fault:?}");
-            let over = fault.at + fault.lasts + CALM;
-            assert!(plan[place + 1..].iter().all(|behind| behind.at >= over), "{fault:?}");
+    fn some_faults_are_isolated() {
+        let plan = plan(7, SPAN, &targets(false));
+        let mut isolated =
+            plan.iter().enumerate().filter(|(place, _)| place % ISOLATED_EVERY == ISOLATED_EVERY - 1).peekable();
+        assert!(isolated.peek().is_some());
+        for (place, fault) in isolated {
+            assert!(plan[..place].iter().all(|before| before.at + before.duration <= fault.at), "{fault:?}");
+            let over = fault.at + fault.duration + ISOLATION_PAUSE;
+            assert!(plan[place + 1..].iter().all(|later| later.at >= over), "{fault:?}");
         }
     }
 
     #[test]
-    fn the_clock_jumps_where_it_may() {
+    fn clock_jumps_only_if_enabled() {
         let moved = |clock| {
-            let plan = plan(7, SPAN, &Ground { clock, ..ground(false) });
+            let plan = plan(7, SPAN, &Targets { clock, ..targets(false) });
             plan.iter()
-                .filter_map(|f| if let What::ClockMoved(by) = f.what { Some(by) } else { None })
+                .filter_map(|f| if let FaultKind::ClockShifted(by) = f.kind { Some(by) } else { None })
                 .collect::<Vec<_>>()
         };
         assert!(moved(false).is_empty());
         let moved = moved(true);
         assert!(moved.iter().any(|by| *by > 0) && moved.iter().any(|by| *by < 0), "{moved:?}");
         // Two in a row must not be a jump at which the scheduler holds.
-        assert!(moved.iter().all(|by| (1..=FURTHEST_MINUTES).contains(&by.abs())), "{moved:?}");
+        assert!(moved.iter().all(|by| (1..=MAX_CLOCK_SHIFT_MINUTES).contains(&by.abs())), "{moved:?}");
     }
 
     #[test]
-    fn disks_become_full_where_they_may() {
+    fn disks_fill_up_only_if_enabled() {
         let full = |disk| {
-            let plan = plan(7, SPAN, &Ground { disk, ..ground(false) });
-            let of = |what| plan.iter().filter(|fault| fault.what == what).count();
-            [of(What::PostgresDiskFull), of(What::NatsDiskFull)]
+            let plan = plan(7, SPAN, &Targets { disk, ..targets(false) });
+            let of = |kind| plan.iter().filter(|fault| fault.kind == kind).count();
+            [of(FaultKind::PostgresDiskFull), of(FaultKind::NatsDiskFull)]
         };
         assert_eq!(full(false), [0, 0]);
         assert!(full(true).into_iter().all(|times| times > 10), "{:?}", full(true));
     }
 
     #[test]
-    fn of_a_cluster_there_are_no_links_and_no_pauses() {
-        let plan = plan(7, SPAN, &ground(true));
-        let strange = |what: &What| match what {
-            What::NatsHung | What::NatsFull => true,
-            What::Network(link, _) => link.to == End::Nats,
+    fn cluster_has_no_link_faults_and_no_hangs() {
+        let plan = plan(7, SPAN, &targets(true));
+        let is_unavailable = |kind: &FaultKind| match kind {
+            FaultKind::NatsHung | FaultKind::NatsFull => true,
+            FaultKind::Network(link, _) => link.to == Endpoint::Nats,
             _ => false,
         };
-        assert!(plan.iter().all(|fault| !strange(&fault.what)));
+        assert!(plan.iter().all(|fault| !is_unavailable(&fault.kind)));
         let killed: BTreeSet<usize> = plan
             .iter()
-            .filter_map(|fault| if let What::NatsGone(number) = fault.what { Some(number) } else { None })
+            .filter_map(|fault| if let FaultKind::NatsKilled(number) = fault.kind { Some(number) } else { None })
             .collect();
-        assert_eq!(killed, (0..=NODES).collect());
+        assert_eq!(killed, (0..=CLUSTER_SIZE).collect());
     }
 }

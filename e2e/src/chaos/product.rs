@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::{Arc, Mutex as Held, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use local_servers::PostgresOptions;
@@ -17,13 +17,13 @@ use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
 use super::clock;
-use super::plan::{End, Link, NODES, Process};
-use super::provider::{self, Moody, Temper};
+use super::plan::{CLUSTER_SIZE, Endpoint, Link, Process};
+use super::provider::{self, FaultInjector, WithFaults};
 use super::proxy::Proxy;
 use super::settings::Settings;
 use super::shops::{LIMIT, LIMITED, UNKNOWN_RETRIES};
-use crate::program::{Env, Program, own_address};
-use crate::system::{MASTER_KEY, Provisioned, TURN, provision};
+use crate::program::{Env, Program, unused_address};
+use crate::system::{MASTER_KEY, Provisioned, SYSTEM_PERMIT, provision};
 use crate::{Api, broker};
 
 /// Time limit for a process to become ready once all faults are healed.
@@ -34,7 +34,7 @@ const POLL: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub enum Broker {
     Single(Box<PrivateNats>),
-    Cluster(Box<[ConfiguredNats; NODES]>),
+    Cluster(Box<[ConfiguredNats; CLUSTER_SIZE]>),
 }
 
 impl Broker {
@@ -48,7 +48,7 @@ impl Broker {
             return Self::Single(Box::new(single));
         }
         let nodes = broker::cluster().await;
-        testkit::eventually(READY, async || broker::make_streams(&nodes).await.map_err(|e| format!("{e:#}"))).await;
+        testkit::eventually(READY, async || broker::create_streams(&nodes).await.map_err(|e| format!("{e:#}"))).await;
         Self::Cluster(Box::new(nodes))
     }
 
@@ -60,12 +60,12 @@ impl Broker {
         }
     }
 
-    /// Kills the server with a number from [`super::plan::What::NatsGone`].
+    /// Kills the server with a number from [`super::plan::FaultKind::NatsKilled`].
     pub async fn kill(&self, number: usize) {
         match self {
             Self::Single(server) => server.kill().await,
             Self::Cluster(nodes) => {
-                for (_, node) in nodes.iter().enumerate().filter(|(n, _)| number >= NODES || *n == number) {
+                for (_, node) in nodes.iter().enumerate().filter(|(n, _)| number >= CLUSTER_SIZE || *n == number) {
                     node.kill().await;
                 }
             }
@@ -77,7 +77,7 @@ impl Broker {
         match self {
             Self::Single(server) => server.start_again().await,
             Self::Cluster(nodes) => {
-                let gone = nodes.iter_mut().enumerate().filter(|(n, _)| number >= NODES || *n == number);
+                let gone = nodes.iter_mut().enumerate().filter(|(n, _)| number >= CLUSTER_SIZE || *n == number);
                 for (_, node) in gone {
                     node.start_again().await;
                 }
@@ -94,16 +94,16 @@ pub struct Product {
     // First, so that they end before their servers.
     pub processes: BTreeMap<Process, Mutex<Program>>,
     /// Processes that are expected to die by themselves.
-    pub armed: Held<BTreeSet<Process>>,
+    pub armed: StdMutex<BTreeSet<Process>>,
     pub links: BTreeMap<Link, Proxy>,
     pub postgres: Mutex<PrivatePostgres>,
     pub nats: Mutex<Broker>,
     pub redis: Mutex<PrivateRedis>,
-    pub mail: ProviderServer<Moody<MailService>>,
-    pub sms: ProviderServer<Moody<SmsService>>,
+    pub mail: ProviderServer<WithFaults<MailService>>,
+    pub sms: ProviderServer<WithFaults<SmsService>>,
     /// The mail server of the second project.
     pub smtp: SmtpService,
-    pub temper: Arc<Temper>,
+    pub fault_injector: Arc<FaultInjector>,
     /// The clients of each project, one per gateway.
     pub shops: Vec<Vec<Api>>,
     pub projects: Vec<Uuid>,
@@ -112,38 +112,38 @@ pub struct Product {
     pub database_url: String,
     pub redis_url: String,
     dir: Option<TempDir>,
-    _turn: SemaphorePermit<'static>,
+    _permit: SemaphorePermit<'static>,
 }
 
 impl Product {
     /// Panics with the reason if a process does not start.
     pub async fn start(settings: Settings) -> Self {
         let disk = settings.disk_bytes();
-        let turn = TURN.acquire().await.expect("the semaphore is never closed");
+        let permit = SYSTEM_PERMIT.acquire().await.expect("the semaphore is never closed");
         let (postgres, nats, redis) =
             tokio::join!(database(disk), Broker::start(settings.cluster, disk), PrivateRedis::start());
-        let temper = Arc::new(Temper::default());
+        let fault_injector = Arc::new(FaultInjector::default());
         let (mail, sms, smtp) = tokio::join!(
-            ProviderServer::start(provider::mail_service(&temper)),
-            ProviderServer::start(provider::sms_service(&temper)),
-            provider::smtp_service(&temper),
+            ProviderServer::start(provider::mail_service(&fault_injector)),
+            ProviderServer::start(provider::sms_service(&fault_injector)),
+            provider::smtp_service(&fault_injector),
         );
         let dir = tempfile::Builder::new().prefix("rekindle-chaos-").tempdir().expect("creating the log directory");
         let ports = [
-            (End::Postgres, postgres.port()),
-            (End::Redis, redis.port()),
-            (End::Mail, mail.port()),
-            (End::Sms, sms.port()),
-            (End::Smtp, smtp.port()),
+            (Endpoint::Postgres, postgres.port()),
+            (Endpoint::Redis, redis.port()),
+            (Endpoint::Mail, mail.port()),
+            (Endpoint::Sms, sms.port()),
+            (Endpoint::Smtp, smtp.port()),
         ];
-        let nats_port = if let Broker::Single(server) = &nats { Some((End::Nats, server.port())) } else { None };
-        let ports: BTreeMap<End, u16> = ports.into_iter().chain(nats_port).collect();
+        let nats_port = if let Broker::Single(server) = &nats { Some((Endpoint::Nats, server.port())) } else { None };
+        let ports: BTreeMap<Endpoint, u16> = ports.into_iter().chain(nats_port).collect();
         let gateways: BTreeMap<Process, SocketAddr> =
-            Process::all().filter(|p| p.program == "gateway").map(|process| (process, own_address())).collect();
+            Process::all().filter(|p| p.program == "gateway").map(|process| (process, unused_address())).collect();
         let mut links = BTreeMap::new();
         for link in Link::all() {
             let port = ports.get(&link.to).map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, *port)));
-            let own = gateways.get(&link.process).filter(|_| link.to == End::Clients);
+            let own = gateways.get(&link.process).filter(|_| link.to == Endpoint::Clients);
             if let Some(to) = own.copied().or(port) {
                 links.insert(link, Proxy::start(to).await.expect("starting a proxy"));
             }
@@ -154,7 +154,7 @@ impl Product {
             let Provisioned { project, public_key, secret_key } =
                 made.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
             let api = |process: &Process| {
-                let address = links[&Link { process: *process, to: End::Clients }].address();
+                let address = links[&Link { process: *process, to: Endpoint::Clients }].address();
                 Api::new(&format!("http://{address}"), &public_key, &secret_key)
             };
             shops.push(gateways.keys().map(api).collect());
@@ -171,21 +171,30 @@ impl Product {
         let mut processes = BTreeMap::new();
         for process in Process::all() {
             let mut env = Env::from([
-                ("DATABASE_URL".to_owned(), through(&links, process, End::Postgres, &postgres.url(), postgres.port())),
-                ("REDIS_URL".to_owned(), through(&links, process, End::Redis, &redis.url(), redis.port())),
-                ("MAIL_BASE_URL".to_owned(), through(&links, process, End::Mail, &mail.url(), mail.port())),
-                ("SMS_BASE_URL".to_owned(), through(&links, process, End::Sms, &sms.url(), sms.port())),
+                (
+                    "DATABASE_URL".to_owned(),
+                    url_through_link(&links, process, Endpoint::Postgres, &postgres.url(), postgres.port()),
+                ),
+                (
+                    "REDIS_URL".to_owned(),
+                    url_through_link(&links, process, Endpoint::Redis, &redis.url(), redis.port()),
+                ),
+                (
+                    "MAIL_BASE_URL".to_owned(),
+                    url_through_link(&links, process, Endpoint::Mail, &mail.url(), mail.port()),
+                ),
+                ("SMS_BASE_URL".to_owned(), url_through_link(&links, process, Endpoint::Sms, &sms.url(), sms.port())),
             ]);
             match &nats {
                 Broker::Single(server) => {
                     env.insert(
                         "NATS_URL".to_owned(),
-                        through(&links, process, End::Nats, &server.url(), server.port()),
+                        url_through_link(&links, process, Endpoint::Nats, &server.url(), server.port()),
                     );
                 }
                 Broker::Cluster(nodes) => {
                     env.insert("NATS_URL".to_owned(), broker::url(&nodes[..], process.program));
-                    env.insert("STREAM_REPLICAS".to_owned(), NODES.to_string());
+                    env.insert("STREAM_REPLICAS".to_owned(), CLUSTER_SIZE.to_string());
                 }
             }
             env.extend(variables().map(|(name, value)| (name.to_owned(), value)));
@@ -198,7 +207,7 @@ impl Product {
         }
         let mut product = Self {
             processes,
-            armed: Held::default(),
+            armed: StdMutex::default(),
             links,
             database_url: postgres.url(),
             redis_url: redis.url(),
@@ -208,28 +217,28 @@ impl Product {
             mail,
             sms,
             smtp,
-            temper,
+            fault_injector,
             shops,
             projects,
             began: Instant::now(),
             dir: Some(dir),
-            _turn: turn,
+            _permit: permit,
         };
         for program in product.processes.values() {
             program.lock().await.launch();
         }
-        product.all_ready().await.unwrap_or_else(|problem| panic!("{problem}"));
+        product.wait_until_all_ready().await.unwrap_or_else(|problem| panic!("{problem}"));
         product.began = Instant::now();
         product
     }
 
     /// Waits until every process is ready; at the timeout, the error names one that is not.
-    pub async fn all_ready(&self) -> Result<(), String> {
+    pub async fn wait_until_all_ready(&self) -> Result<(), String> {
         let deadline = Instant::now() + READY;
         for (process, program) in &self.processes {
             while !program.lock().await.is_ready().await {
                 if Instant::now() >= deadline {
-                    let end = program.lock().await.log_end();
+                    let end = program.lock().await.log_tail();
                     return Err(format!("{process} is not ready; the end of its log:\n{end}"));
                 }
                 tokio::time::sleep(POLL).await;
@@ -247,7 +256,7 @@ impl Product {
 
     /// Returns the port at which the programs reach the mail server.
     pub fn smtp_port(&self) -> u16 {
-        let link = Link::all().find(|link| link.to == End::Smtp).expect("a link to the mail server");
+        let link = Link::all().find(|link| link.to == Endpoint::Smtp).expect("a link to the mail server");
         self.links[&link].address().port()
     }
 
@@ -293,7 +302,7 @@ async fn database(disk: Option<u64>) -> PrivatePostgres {
 }
 
 /// Returns the URL of a server, through the process's own link if there is one.
-fn through(links: &BTreeMap<Link, Proxy>, process: Process, to: End, url: &str, port: u16) -> String {
+fn url_through_link(links: &BTreeMap<Link, Proxy>, process: Process, to: Endpoint, url: &str, port: u16) -> String {
     let Some(link) = links.get(&Link { process, to }) else { return url.to_owned() };
     url.replace(&format!("127.0.0.1:{port}"), &link.address().to_string())
 }
@@ -307,8 +316,8 @@ fn variables() -> [(&'static str, String); 12] {
         ("MASTER_KEY", MASTER_KEY.to_owned()),
         ("PUBLIC_BASE_URL", "http://shop.localhost".to_owned()),
         ("OUTBOUND_ALLOW", "127.0.0.0/8".to_owned()),
-        ("GATEWAY_REPLICAS", super::plan::EACH.to_string()),
-        ("DELIVERY_REPLICAS", super::plan::EACH.to_string()),
+        ("GATEWAY_REPLICAS", super::plan::PROCESSES_PER_PROGRAM.to_string()),
+        ("DELIVERY_REPLICAS", super::plan::PROCESSES_PER_PROGRAM.to_string()),
         ("PARTITION_LEASE_MS", "1500".to_owned()),
         ("DELIVERY_LEASE_MS", "5000".to_owned()),
         // Campaigns that pause themselves are tested elsewhere.

@@ -10,13 +10,13 @@ use testkit::{Fault, MailService, Received, Reply, SmsService, SmtpService, Vend
 use uuid::Uuid;
 
 /// Longer than the timeout of any call.
-const TOO_LATE: Duration = Duration::from_secs(25);
-/// One request in `EVERY` fails.
-const EVERY: u64 = 2;
+const LATE_RESPONSE_DELAY: Duration = Duration::from_secs(25);
+/// One request in `FAULT_EVERY` fails.
+const FAULT_EVERY: u64 = 2;
 
 /// A fault of many requests for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mood {
+pub enum FaultMode {
     /// 429 with `Retry-After`.
     Throttled,
     /// 500.
@@ -33,8 +33,8 @@ pub enum Mood {
     Refusing,
 }
 
-impl Mood {
-    pub fn words(self) -> &'static str {
+impl FaultMode {
+    pub fn description(self) -> &'static str {
         match self {
             Self::Throttled => "respond with 429",
             Self::Broken => "respond with 500",
@@ -48,94 +48,94 @@ impl Mood {
 
     fn fault(self) -> Fault {
         match self {
-            Self::Throttled => Fault::Answer(Reply::json(429, &json!({ "message": "busy" })).with("retry-after", "1")),
-            Self::Broken => Fault::Answer(Reply::json(500, &json!({ "message": "broken" }))),
-            Self::Late => Fault::Slow(TOO_LATE),
+            Self::Throttled => Fault::Respond(Reply::json(429, &json!({ "message": "busy" })).with("retry-after", "1")),
+            Self::Broken => Fault::Respond(Reply::json(500, &json!({ "message": "broken" }))),
+            Self::Late => Fault::Slow(LATE_RESPONSE_DELAY),
             Self::Silent => Fault::Hang,
             Self::ClosedAfter => Fault::Reset,
             Self::ClosedBefore => Fault::Lost,
-            Self::Refusing => Fault::Answer(Reply::json(503, &json!({ "message": "not now" }))),
+            Self::Refusing => Fault::Respond(Reply::json(503, &json!({ "message": "not now" }))),
         }
     }
 
     /// Returns the fault after the end of a mail.
     fn fault_of_mail(self) -> Fault {
-        let says = |status, words: &str| Fault::Answer(Reply { body: words.to_owned(), ..Reply::empty(status) });
+        let response = |status, words: &str| Fault::Respond(Reply { body: words.to_owned(), ..Reply::empty(status) });
         match self {
-            Self::Throttled => says(451, "4.7.1 Too many"),
+            Self::Throttled => response(451, "4.7.1 Too many"),
             Self::Broken => Fault::GoAway,
-            Self::Refusing => says(554, "5.7.1 Not this one"),
+            Self::Refusing => response(554, "5.7.1 Not this one"),
             other => other.fault(),
         }
     }
 }
 
-/// The mood of all providers, and how many requests it affected.
+/// The mode of all providers, and how many requests it affected.
 #[derive(Debug, Default)]
-pub struct Temper {
-    mood: Mutex<Option<Mood>>,
-    asked: AtomicU64,
-    felt: AtomicU64,
-    /// Mails that were permanently refused.
-    refused: Mutex<BTreeSet<Uuid>>,
+pub struct FaultInjector {
+    mode: Mutex<Option<FaultMode>>,
+    requests: AtomicU64,
+    affected: AtomicU64,
+    /// Mails that were permanently rejected.
+    rejected: Mutex<BTreeSet<Uuid>>,
 }
 
-impl Temper {
-    pub fn set(&self, mood: Option<Mood>) {
-        *self.mood.lock().unwrap_or_else(PoisonError::into_inner) = mood;
+impl FaultInjector {
+    pub fn set(&self, mode: Option<FaultMode>) {
+        *self.mode.lock().unwrap_or_else(PoisonError::into_inner) = mode;
     }
 
     /// Returns the number of requests that failed.
-    pub fn felt(&self) -> u64 {
-        self.felt.load(Ordering::Relaxed)
+    pub fn affected(&self) -> u64 {
+        self.affected.load(Ordering::Relaxed)
     }
 
-    /// Returns the messages that the mail server has permanently refused.
-    pub fn refused(&self) -> BTreeSet<Uuid> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns the messages that the mail server has permanently rejected.
+    pub fn rejected(&self) -> BTreeSet<Uuid> {
+        self.rejected.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the mood if it affects this request.
-    fn strikes(&self) -> Option<Mood> {
-        let mood = (*self.mood.lock().unwrap_or_else(PoisonError::into_inner))?;
-        let strikes = self.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY);
-        self.felt.fetch_add(u64::from(strikes), Ordering::Relaxed);
-        strikes.then_some(mood)
+    /// Returns the mode if it affects this request.
+    fn affecting_mode(&self) -> Option<FaultMode> {
+        let mode = (*self.mode.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let affects = self.requests.fetch_add(1, Ordering::Relaxed).is_multiple_of(FAULT_EVERY);
+        self.affected.fetch_add(u64::from(affects), Ordering::Relaxed);
+        affects.then_some(mode)
     }
 
     fn fault(&self) -> Option<Fault> {
-        self.strikes().map(Mood::fault)
+        self.affecting_mode().map(FaultMode::fault)
     }
 
     fn fault_of_mail(&self, mail: &str) -> Option<Fault> {
-        let mood = self.strikes()?;
-        if mood == Mood::Refusing {
-            let id = message_in(mail).unwrap_or_else(|| panic!("no message ID in {mail:?}"));
-            self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        let mode = self.affecting_mode()?;
+        if mode == FaultMode::Refusing {
+            let id = message_id_in(mail).unwrap_or_else(|| panic!("no message ID in {mail:?}"));
+            self.rejected.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
         }
-        Some(mood.fault_of_mail())
+        Some(mode.fault_of_mail())
     }
 
     /// Whether the connection closes within a mail.
-    fn hangs_up(&self) -> bool {
-        let closes = *self.mood.lock().unwrap_or_else(PoisonError::into_inner) == Some(Mood::ClosedBefore);
-        closes && self.strikes().is_some()
+    fn closes_early(&self) -> bool {
+        let closes = *self.mode.lock().unwrap_or_else(PoisonError::into_inner) == Some(FaultMode::ClosedBefore);
+        closes && self.affecting_mode().is_some()
     }
 }
 
-/// A vendor's service that follows the mood.
-pub struct Moody<V> {
+/// A vendor's service that follows the mode.
+pub struct WithFaults<V> {
     pub vendor: V,
-    pub temper: Arc<Temper>,
+    pub fault_injector: Arc<FaultInjector>,
 }
 
-impl<V: Vendor> Vendor for Moody<V> {
-    fn answer(&self, request: &Received) -> Reply {
-        self.vendor.answer(request)
+impl<V: Vendor> Vendor for WithFaults<V> {
+    fn respond(&self, request: &Received) -> Reply {
+        self.vendor.respond(request)
     }
 
     fn fault(&self, _request: &Received) -> Option<Fault> {
-        self.temper.fault()
+        self.fault_injector.fault()
     }
 
     fn keeps_requests(&self) -> bool {
@@ -144,10 +144,10 @@ impl<V: Vendor> Vendor for Moody<V> {
 }
 
 /// Part of every text of a run, by which providers' servers identify the message.
-pub const MARK: &str = "Ref:{{ message.id }}.";
+pub const MESSAGE_MARKER: &str = "Ref:{{ message.id }}.";
 
 /// Returns the message's ID in a text that a provider received.
-pub fn message_in(text: &str) -> Option<Uuid> {
+pub fn message_id_in(text: &str) -> Option<Uuid> {
     let at = text.find("Ref:")? + 4;
     Uuid::try_parse(text.get(at..at + 36)?).ok()
 }
@@ -164,14 +164,14 @@ pub struct Copies {
 /// Panics on a text without an ID.
 pub fn copies(mail: &MailService, sms: &SmsService, smtp: &SmtpService) -> Copies {
     let mails = mail.mails().into_iter().map(|mail| mail["text"].as_str().unwrap_or_default().to_owned());
-    let texts = sms.taken().into_iter().map(|mut form| form.remove("Body").unwrap_or_default());
-    Copies { by_http: counted(mails.chain(texts)), by_smtp: counted(smtp.mails()) }
+    let texts = sms.accepted().into_iter().map(|mut form| form.remove("Body").unwrap_or_default());
+    Copies { by_http: count_ids(mails.chain(texts)), by_smtp: count_ids(smtp.mails()) }
 }
 
-fn counted(texts: impl IntoIterator<Item = String>) -> BTreeMap<Uuid, u32> {
+fn count_ids(texts: impl IntoIterator<Item = String>) -> BTreeMap<Uuid, u32> {
     let mut copies = BTreeMap::new();
     for text in texts {
-        let id = message_in(&text).unwrap_or_else(|| panic!("no message ID in {text:?}"));
+        let id = message_id_in(&text).unwrap_or_else(|| panic!("no message ID in {text:?}"));
         *copies.entry(id).or_default() += 1;
     }
     copies
@@ -198,17 +198,17 @@ const ACCOUNT: &str = "AC1";
 const TOKEN: &str = "token";
 const FROM: &str = "+15005550006";
 
-pub fn mail_service(temper: &Arc<Temper>) -> Moody<MailService> {
-    Moody { vendor: MailService::new(API_KEY, "shop.example.com"), temper: temper.clone() }
+pub fn mail_service(fault_injector: &Arc<FaultInjector>) -> WithFaults<MailService> {
+    WithFaults { vendor: MailService::new(API_KEY, "shop.example.com"), fault_injector: fault_injector.clone() }
 }
 
-pub fn sms_service(temper: &Arc<Temper>) -> Moody<SmsService> {
-    Moody { vendor: SmsService::new(ACCOUNT, TOKEN, FROM), temper: temper.clone() }
+pub fn sms_service(fault_injector: &Arc<FaultInjector>) -> WithFaults<SmsService> {
+    WithFaults { vendor: SmsService::new(ACCOUNT, TOKEN, FROM), fault_injector: fault_injector.clone() }
 }
 
-pub async fn smtp_service(temper: &Arc<Temper>) -> SmtpService {
-    let (at_end, within) = (temper.clone(), temper.clone());
-    SmtpService::start_with(move |mail| at_end.fault_of_mail(mail), move || within.hangs_up()).await
+pub async fn smtp_service(fault_injector: &Arc<FaultInjector>) -> SmtpService {
+    let (at_end, within) = (fault_injector.clone(), fault_injector.clone());
+    SmtpService::start_with(move |mail| at_end.fault_of_mail(mail), move || within.closes_early()).await
 }
 
 #[cfg(test)]
@@ -216,36 +216,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mail_that_was_refused_is_remembered() {
-        let temper = Temper::default();
-        temper.set(Some(Mood::Refusing));
+    fn rejected_mails_are_recorded() {
+        let fault_injector = FaultInjector::default();
+        fault_injector.set(Some(FaultMode::Refusing));
         let mail = |n| format!("Subject: Hello\r\n\r\nRef:{}.\r\n", Uuid::from_u128(n));
-        assert!(matches!(temper.fault_of_mail(&mail(1)), Some(Fault::Answer(reply)) if reply.status == 554));
-        assert!(temper.fault_of_mail(&mail(2)).is_none());
-        assert_eq!(temper.refused(), [Uuid::from_u128(1)].into());
-        temper.set(Some(Mood::Throttled));
-        assert!(!temper.hangs_up());
-        assert!(matches!(temper.fault_of_mail(&mail(3)), Some(Fault::Answer(reply)) if reply.status == 451));
-        assert_eq!(temper.refused().len(), 1);
-        temper.set(Some(Mood::ClosedBefore));
-        assert!((0..2).any(|_| temper.hangs_up()));
+        assert!(matches!(fault_injector.fault_of_mail(&mail(1)), Some(Fault::Respond(reply)) if reply.status == 554));
+        assert!(fault_injector.fault_of_mail(&mail(2)).is_none());
+        assert_eq!(fault_injector.rejected(), [Uuid::from_u128(1)].into());
+        fault_injector.set(Some(FaultMode::Throttled));
+        assert!(!fault_injector.closes_early());
+        assert!(matches!(fault_injector.fault_of_mail(&mail(3)), Some(Fault::Respond(reply)) if reply.status == 451));
+        assert_eq!(fault_injector.rejected().len(), 1);
+        fault_injector.set(Some(FaultMode::ClosedBefore));
+        assert!((0..2).any(|_| fault_injector.closes_early()));
     }
 
     #[test]
-    fn every_second_request_feels_the_mood_as_long_as_it_lasts() {
-        let temper = Temper::default();
-        assert!(temper.fault().is_none());
-        temper.set(Some(Mood::Broken));
-        let felt = (0..10).filter(|_| temper.fault().is_some()).count();
-        assert_eq!((felt, temper.felt()), (5, 5));
-        temper.set(None);
-        assert!(temper.fault().is_none());
+    fn every_second_request_is_affected_while_the_mode_is_set() {
+        let fault_injector = FaultInjector::default();
+        assert!(fault_injector.fault().is_none());
+        fault_injector.set(Some(FaultMode::Broken));
+        let affected = (0..10).filter(|_| fault_injector.fault().is_some()).count();
+        assert_eq!((affected, fault_injector.affected()), (5, 5));
+        fault_injector.set(None);
+        assert!(fault_injector.fault().is_none());
     }
 
     #[test]
-    fn a_message_is_known_again() {
+    fn message_id_is_found_in_text() {
         let id = Uuid::from_u128(7);
-        assert_eq!(message_in(&format!("Hello\nRef:{id}.\n")), Some(id));
-        assert_eq!((message_in("Ref:7."), message_in("")), (None, None));
+        assert_eq!(message_id_in(&format!("Hello\nRef:{id}.\n")), Some(id));
+        assert_eq!((message_id_in("Ref:7."), message_id_in("")), (None, None));
     }
 }

@@ -13,21 +13,21 @@ use tokio::time::Instant;
 
 /// Maximum bytes per read, and maximum reads that are buffered.
 const CHUNK: usize = 16_384;
-const AHEAD: usize = 64;
+const MAX_BUFFERED_READS: usize = 64;
 /// One read in `STALL_EVERY` is stalled, for this long.
 const STALL_EVERY: u32 = 10;
 const STALL: Duration = Duration::from_millis(700);
 
 /// From the client's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    There,
-    Back,
+pub enum Direction {
+    ToServer,
+    ToClient,
 }
 
 /// A fault of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum LinkFault {
     /// Everything is delayed by this.
     Latency(Duration),
     /// Some reads are held for a while, with all that follows.
@@ -35,32 +35,32 @@ pub enum Trouble {
     /// Nothing passes. Connections open at that time are cut at the end of the fault.
     BlackHole,
     /// Nothing passes in this direction until the end of the fault; then it is delivered.
-    Deaf(Way),
-    /// Connections are reset, and new ones refused.
+    Blocked(Direction),
+    /// Connections are reset, and new ones rejected.
     Reset,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    trouble: Option<Trouble>,
+    link_fault: Option<LinkFault>,
     /// Connections opened under a lower number are cut.
     cut: u64,
 }
 
 impl State {
-    fn holds(self, way: Way) -> bool {
-        match self.trouble {
-            Some(Trouble::BlackHole) => true,
-            Some(Trouble::Deaf(deaf)) => deaf == way,
+    fn blocks(self, direction: Direction) -> bool {
+        match self.link_fault {
+            Some(LinkFault::BlackHole) => true,
+            Some(LinkFault::Blocked(blocked)) => blocked == direction,
             _ => false,
         }
     }
 
     /// Returns the delay of the n-th read.
     fn delay(self, nth: u32) -> Duration {
-        match self.trouble {
-            Some(Trouble::Latency(late)) => late,
-            Some(Trouble::Stalls) if nth.is_multiple_of(STALL_EVERY) => STALL,
+        match self.link_fault {
+            Some(LinkFault::Latency(late)) => late,
+            Some(LinkFault::Stalls) if nth.is_multiple_of(STALL_EVERY) => STALL,
             _ => Duration::ZERO,
         }
     }
@@ -89,18 +89,18 @@ impl Proxy {
     }
 
     /// Sets the fault of the link, replacing any other.
-    pub fn suffer(&self, trouble: Trouble) {
+    pub fn inject(&self, link_fault: LinkFault) {
         self.state.send_modify(|state| {
-            state.trouble = Some(trouble);
-            state.cut += u64::from(trouble == Trouble::Reset);
+            state.link_fault = Some(link_fault);
+            state.cut += u64::from(link_fault == LinkFault::Reset);
         });
     }
 
     /// Removes the fault.
     pub fn heal(&self) {
         self.state.send_modify(|state| {
-            state.cut += u64::from(state.trouble == Some(Trouble::BlackHole));
-            state.trouble = None;
+            state.cut += u64::from(state.link_fault == Some(LinkFault::BlackHole));
+            state.link_fault = None;
         });
     }
 }
@@ -115,50 +115,50 @@ impl Drop for Proxy {
 async fn accept(listener: TcpListener, to: SocketAddr, state: watch::Receiver<State>) {
     loop {
         let Ok((client, _)) = listener.accept().await else { continue };
-        if state.borrow().trouble == Some(Trouble::Reset) {
-            break_off(&client);
+        if state.borrow().link_fault == Some(LinkFault::Reset) {
+            reset_on_close(&client);
         } else {
-            tokio::spawn(carry(client, to, state.clone()));
+            tokio::spawn(forward_connection(client, to, state.clone()));
         }
     }
 }
 
 /// Makes the connection end with a reset.
-fn break_off(stream: &TcpStream) {
+fn reset_on_close(stream: &TcpStream) {
     // If the option cannot be set, the connection ends in an orderly way.
     let _ = stream.set_zero_linger();
 }
 
 /// Forwards one connection until it ends.
-async fn carry(mut client: TcpStream, to: SocketAddr, state: watch::Receiver<State>) {
-    let made_under = state.borrow().cut;
-    let Ok(mut server) = TcpStream::connect(to).await else { return break_off(&client) };
+async fn forward_connection(mut client: TcpStream, to: SocketAddr, state: watch::Receiver<State>) {
+    let opened_at = state.borrow().cut;
+    let Ok(mut server) = TcpStream::connect(to).await else { return reset_on_close(&client) };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
-    let went_well = {
+    let succeeded = {
         let ((client_says, client_hears), (server_says, server_hears)) = (client.split(), server.split());
-        let there = pump(client_says, server_hears, Way::There, state.clone());
-        let back = pump(server_says, client_hears, Way::Back, state.clone());
+        let there = forward(client_says, server_hears, Direction::ToServer, state.clone());
+        let back = forward(server_says, client_hears, Direction::ToClient, state.clone());
         let mut watched = state;
         tokio::select! {
             ended = async { tokio::try_join!(there, back) } => ended.is_ok(),
             // An error means that the proxy was dropped.
-            _ = watched.wait_for(|state| state.cut > made_under) => false,
+            _ = watched.wait_for(|state| state.cut > opened_at) => false,
         }
     };
-    if !went_well {
-        break_off(&client);
-        break_off(&server);
+    if !succeeded {
+        reset_on_close(&client);
+        reset_on_close(&server);
     }
 }
 
 /// Forwards one direction until its source ends.
-async fn pump(
+async fn forward(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
-    way: Way,
+    direction: Direction,
     mut state: watch::Receiver<State>,
 ) -> io::Result<()> {
-    let (sender, mut receiver) = mpsc::channel::<(Instant, Vec<u8>)>(AHEAD);
+    let (sender, mut receiver) = mpsc::channel::<(Instant, Vec<u8>)>(MAX_BUFFERED_READS);
     let seen = state.clone();
     let read = async move {
         let mut nth = 0_u32;
@@ -179,7 +179,7 @@ async fn pump(
     let write = async move {
         while let Some((due, chunk)) = receiver.recv().await {
             tokio::time::sleep_until(due).await;
-            if state.wait_for(|state| !state.holds(way)).await.is_err() {
+            if state.wait_for(|state| !state.blocks(direction)).await.is_err() {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
             to.write_all(&chunk).await?;
@@ -197,7 +197,7 @@ mod tests {
     const SOON: Duration = Duration::from_millis(200);
 
     /// Returns a link to an echo server.
-    async fn linked() -> Proxy {
+    async fn start_echo_proxy() -> Proxy {
         let echo = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = echo.local_addr().unwrap();
         tokio::spawn(async move {
@@ -211,13 +211,13 @@ mod tests {
         Proxy::start(address).await.unwrap()
     }
 
-    async fn connected(proxy: &Proxy) -> TcpStream {
+    async fn connect(proxy: &Proxy) -> TcpStream {
         let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
-        said_back(&mut stream).await.unwrap();
+        assert_echo(&mut stream).await.unwrap();
         stream
     }
 
-    async fn said_back(stream: &mut TcpStream) -> io::Result<()> {
+    async fn assert_echo(stream: &mut TcpStream) -> io::Result<()> {
         stream.write_all(b"well?").await?;
         let mut answer = [0; 5];
         stream.read_exact(&mut answer).await?;
@@ -226,82 +226,82 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_healthy_link_carries_everything_to_its_end() {
-        let proxy = linked().await;
-        let mut stream = connected(&proxy).await;
-        let much: Vec<u8> = (0..1_000_000_u32).map(|n| n as u8).collect();
+    async fn healthy_link_forwards_everything() {
+        let proxy = start_echo_proxy().await;
+        let mut stream = connect(&proxy).await;
+        let sent: Vec<u8> = (0..1_000_000_u32).map(|n| n as u8).collect();
         let (mut read, mut write) = stream.split();
-        let say = async {
-            write.write_all(&much).await.unwrap();
+        let send = async {
+            write.write_all(&sent).await.unwrap();
             write.shutdown().await.unwrap();
         };
-        let mut heard = Vec::new();
-        let hear = async { read.read_to_end(&mut heard).await.unwrap() };
-        tokio::join!(say, hear);
-        assert!(heard == much);
+        let mut received = Vec::new();
+        let receive = async { read.read_to_end(&mut received).await.unwrap() };
+        tokio::join!(send, receive);
+        assert!(received == sent);
     }
 
     #[tokio::test]
-    async fn latency_comes_to_each_direction() {
-        let proxy = linked().await;
-        let mut stream = connected(&proxy).await;
-        proxy.suffer(Trouble::Latency(Duration::from_millis(100)));
+    async fn latency_applies_to_each_direction() {
+        let proxy = start_echo_proxy().await;
+        let mut stream = connect(&proxy).await;
+        proxy.inject(LinkFault::Latency(Duration::from_millis(100)));
         let began = Instant::now();
-        said_back(&mut stream).await.unwrap();
+        assert_echo(&mut stream).await.unwrap();
         assert!(began.elapsed() >= SOON, "{:?}", began.elapsed());
     }
 
     #[tokio::test]
-    async fn stalls_come_now_and_then() {
-        let proxy = linked().await;
-        let mut stream = connected(&proxy).await;
-        proxy.suffer(Trouble::Stalls);
+    async fn stalls_occur_at_intervals() {
+        let proxy = start_echo_proxy().await;
+        let mut stream = connect(&proxy).await;
+        proxy.inject(LinkFault::Stalls);
         let began = Instant::now();
         for _ in 0..STALL_EVERY {
-            said_back(&mut stream).await.unwrap();
+            assert_echo(&mut stream).await.unwrap();
         }
         assert!(began.elapsed() >= STALL, "{:?}", began.elapsed());
     }
 
     #[tokio::test]
-    async fn what_goes_into_a_black_hole_is_lost_with_its_connection() {
-        let proxy = linked().await;
-        let mut stream = connected(&proxy).await;
-        proxy.suffer(Trouble::BlackHole);
-        let answer = tokio::time::timeout(SOON, said_back(&mut stream)).await;
+    async fn black_hole_drops_data_and_cuts_connections() {
+        let proxy = start_echo_proxy().await;
+        let mut stream = connect(&proxy).await;
+        proxy.inject(LinkFault::BlackHole);
+        let answer = tokio::time::timeout(SOON, assert_echo(&mut stream)).await;
         assert!(answer.is_err(), "nothing comes through: {answer:?}");
         proxy.heal();
         assert!(stream.read(&mut [0; 8]).await.is_err(), "it was cut");
-        connected(&proxy).await;
+        connect(&proxy).await;
     }
 
     #[tokio::test]
-    async fn one_direction_alone_stands_still_and_goes_on() {
-        for way in [Way::There, Way::Back] {
-            let proxy = linked().await;
-            let mut stream = connected(&proxy).await;
-            proxy.suffer(Trouble::Deaf(way));
+    async fn blocked_direction_is_delivered_after_healing() {
+        for direction in [Direction::ToServer, Direction::ToClient] {
+            let proxy = start_echo_proxy().await;
+            let mut stream = connect(&proxy).await;
+            proxy.inject(LinkFault::Blocked(direction));
             let mut answer = [0; 5];
             stream.write_all(b"well?").await.unwrap();
-            assert!(tokio::time::timeout(SOON, stream.read_exact(&mut answer)).await.is_err(), "{way:?}");
+            assert!(tokio::time::timeout(SOON, stream.read_exact(&mut answer)).await.is_err(), "{direction:?}");
             proxy.heal();
             stream.read_exact(&mut answer).await.unwrap();
-            assert_eq!(&answer, b"well?", "{way:?}");
+            assert_eq!(&answer, b"well?", "{direction:?}");
         }
     }
 
     #[tokio::test]
-    async fn a_reset_breaks_connections_and_lets_nobody_in() {
-        let proxy = linked().await;
-        let mut stream = connected(&proxy).await;
-        proxy.suffer(Trouble::Reset);
+    async fn reset_breaks_connections_and_rejects_new_ones() {
+        let proxy = start_echo_proxy().await;
+        let mut stream = connect(&proxy).await;
+        proxy.inject(LinkFault::Reset);
         assert!(stream.read(&mut [0; 8]).await.is_err(), "it broke");
-        let refused = async {
+        let rejected = async {
             let mut next = TcpStream::connect(proxy.address()).await?;
-            said_back(&mut next).await
+            assert_echo(&mut next).await
         };
-        assert!(refused.await.is_err());
+        assert!(rejected.await.is_err());
         proxy.heal();
-        connected(&proxy).await;
+        connect(&proxy).await;
     }
 }

@@ -7,18 +7,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use self::figures::{Figures, Kills, Kind};
-use super::books::Found;
+pub use self::figures::{Figures, Kills, KindStats};
 use super::checks;
-use super::oracle::Told;
-use super::pulse::Beat;
+use super::final_state::FinalState;
+use super::injected::InjectedFault;
+use super::oracle::ClientRecord;
+use super::recovery::ProbeBatch;
 use super::settings::Settings;
-use super::struck::Struck;
 
 /// Maximum violations shown for each promise.
-const SHOWN: usize = 8;
+const MAX_SHOWN: usize = 8;
 /// Target for the time to recovery after a fault.
-const GOAL: Duration = Duration::from_secs(10);
+const RECOVERY_GOAL: Duration = Duration::from_secs(10);
 
 /// The result of a run.
 #[derive(Debug)]
@@ -51,26 +51,26 @@ impl fmt::Display for Report {
 }
 
 /// Everything that a run observed.
-pub struct Seen<'a> {
+pub struct Observations<'a> {
     pub settings: Settings,
     /// RFC 3339.
     pub began: String,
-    pub struck: &'a [Struck],
+    pub injected: &'a [InjectedFault],
     /// How often a program died at a failpoint.
-    pub died: u32,
-    pub beats: &'a [Beat],
-    pub told: &'a Told,
-    pub found: &'a Found,
+    pub failpoint_deaths: u32,
+    pub batches: &'a [ProbeBatch],
+    pub record: &'a ClientRecord,
+    pub state: &'a FinalState,
     /// The violations of each promise.
-    pub against: &'a [(&'static str, Vec<String>)],
+    pub violations: &'a [(&'static str, Vec<String>)],
     pub drained: &'a Result<Duration, String>,
     /// Requests to providers that failed.
-    pub felt: u64,
+    pub affected: u64,
     /// Numbers of responses: accepted, throttled, missing.
-    pub answers: [u64; 3],
+    pub responses: [u64; 3],
 }
 
-impl Seen<'_> {
+impl Observations<'_> {
     pub fn report(&self) -> Report {
         let (figures, mut text) = (self.figures(), String::new());
         // Writing to a string cannot fail.
@@ -93,7 +93,7 @@ impl Seen<'_> {
         writeln!(
             out,
             "  programs killed {} times ({} by SIGKILL, {} at a failpoint), PostgreSQL {}, NATS {}, Redis {}",
-            kills.of_programs(),
+            kills.total_programs(),
             kills.programs,
             kills.failpoints,
             kills.postgres,
@@ -122,10 +122,10 @@ impl Seen<'_> {
         writeln!(
             out,
             "  {} requests of the rate-limited project admitted, at most {:.0} allowed; {} keys revoked, {} dead letters",
-            checks::let_in(self.told),
-            checks::let_in_at_most(self.found),
-            self.told.revoked.len(),
-            self.found.aside.len()
+            checks::admitted_requests(self.record),
+            checks::max_admitted_requests(self.state),
+            self.record.revoked.len(),
+            self.state.dead_letters.len()
         )?;
         let drained = match self.drained {
             Ok(took) => format!("all work was finished {:.1} s after the last fault was healed", took.as_secs_f64()),
@@ -133,14 +133,14 @@ impl Seen<'_> {
         };
         writeln!(out, "  {drained}")?;
         writeln!(out)?;
-        for (promise, findings) in self.against {
+        for (promise, findings) in self.violations {
             let word = if findings.is_empty() { "ok" } else { "BROKEN" };
             writeln!(out, "  {word:6}  {promise}")?;
-            for finding in findings.iter().take(SHOWN) {
+            for finding in findings.iter().take(MAX_SHOWN) {
                 writeln!(out, "            {finding}")?;
             }
-            if findings.len() > SHOWN {
-                writeln!(out, "            and {} more", findings.len() - SHOWN)?;
+            if findings.len() > MAX_SHOWN {
+                writeln!(out, "            and {} more", findings.len() - MAX_SHOWN)?;
             }
         }
         writeln!(out, "\n  {}", if figures.sound { "every promise was kept" } else { "NOT every promise was kept" })
@@ -151,28 +151,32 @@ impl Seen<'_> {
 fn write_faults(out: &mut String, figures: &Figures) -> fmt::Result {
     let in_seconds = |longest: Option<f64>| longest.map_or_else(String::new, |longest| format!("{longest:.1} s"));
     writeln!(out, "\n  fault                                     times   recovery measured   longest")?;
-    for (kind, Kind { times, seen, longest }) in &figures.kinds {
+    for (kind, KindStats { times, seen, longest }) in &figures.kinds {
         writeln!(out, "  {kind:40} {times:>6}   {seen:>17}   {:>7}", in_seconds(*longest))?;
     }
     let Figures { faults, late_recoveries, recoveries, .. } = figures;
     let longest = figures.longest_recovery.map_or("none".to_owned(), |longest| in_seconds(Some(longest)));
     writeln!(
         out,
-        "  {faults} faults; {late_recoveries} of {recoveries} recoveries took longer than {GOAL:?}, the longest {longest}"
+        "  {faults} faults; {late_recoveries} of {recoveries} recoveries took longer than {RECOVERY_GOAL:?}, the longest {longest}"
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chaos::plan::What;
+    use crate::chaos::plan::FaultKind;
 
-    fn report(against: &[(&'static str, Vec<String>)], drained: Result<Duration, String>) -> Report {
-        let struck =
-            [Struck { what: What::PostgresGone, from: Duration::from_secs(1), healed: Duration::from_secs(2) }];
-        let beats = [Beat { gateway: 0, sent: Duration::from_secs(2), recorded: Some(Duration::from_millis(3_500)) }];
-        let (told, found) = (Told::default(), Found::default());
-        let seen = Seen {
+    fn report(violations: &[(&'static str, Vec<String>)], drained: Result<Duration, String>) -> Report {
+        let injected = [InjectedFault {
+            kind: FaultKind::PostgresStopped,
+            from: Duration::from_secs(1),
+            healed: Duration::from_secs(2),
+        }];
+        let batches =
+            [ProbeBatch { gateway: 0, sent: Duration::from_secs(2), recorded: Some(Duration::from_millis(3_500)) }];
+        let (record, state) = (ClientRecord::default(), FinalState::default());
+        let observations = Observations {
             settings: Settings {
                 seed: 7,
                 span: Duration::from_mins(2),
@@ -182,22 +186,22 @@ mod tests {
                 load: 3,
             },
             began: "2026-01-02T03:04:05.678Z".to_owned(),
-            struck: &struck,
-            died: 2,
-            beats: &beats,
-            told: &told,
-            found: &found,
-            against,
+            injected: &injected,
+            failpoint_deaths: 2,
+            batches: &batches,
+            record: &record,
+            state: &state,
+            violations,
             drained: &drained,
-            felt: 0,
-            answers: [3, 2, 1],
+            affected: 0,
+            responses: [3, 2, 1],
         };
-        seen.report()
+        observations.report()
     }
 
     #[test]
-    fn a_broken_promise_is_seen_and_so_is_what_never_ended() {
-        let (kept, broken) = (("this holds", Vec::new()), ("this does not", vec!["lost".to_owned(); SHOWN + 2]));
+    fn report_shows_broken_promises_and_unfinished_work() {
+        let (kept, broken) = (("this holds", Vec::new()), ("this does not", vec!["lost".to_owned(); MAX_SHOWN + 2]));
         let sound = report(std::slice::from_ref(&kept), Ok(Duration::from_secs(1)));
         assert!(sound.is_sound() && sound.text.contains("every promise was kept"), "{sound}");
         let unsound = report(&[kept.clone(), broken], Ok(Duration::from_secs(1)));
@@ -209,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn how_soon_all_was_well_again_is_told_by_kind() {
+    fn report_shows_recovery_times_by_kind() {
         let text = report(&[], Ok(Duration::ZERO)).text;
         let line = text.lines().find(|line| line.contains("PostgreSQL stopped")).unwrap();
         assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["PostgreSQL", "stopped", "1", "1", "1.5", "s"]);
@@ -217,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_one_line_beside_the_text() {
+    fn report_is_written_as_text_and_one_line_of_json() {
         let dir = tempfile::tempdir().unwrap();
         let report = report(&[("this does not", vec!["lost".to_owned()])], Ok(Duration::from_secs(1)));
         let own = report.write(dir.path()).unwrap();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 /// Disk size in bytes: a base, and an amount for each minute of the run and unit of load.
-const DISK: u64 = 384 << 20;
-const DISK_A_MINUTE: u64 = 64 << 20;
+const DISK_BASE: u64 = 384 << 20;
+const DISK_PER_MINUTE: u64 = 64 << 20;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -26,6 +26,6 @@ impl Settings {
     /// Returns the size of each disk: several times what the run will write to it.
     pub(super) fn disk_bytes(self) -> Option<u64> {
         let minutes = self.span.as_secs().div_ceil(60);
-        self.disk.then(|| DISK + DISK_A_MINUTE * minutes * u64::from(self.load))
+        self.disk.then(|| DISK_BASE + DISK_PER_MINUTE * minutes * u64::from(self.load))
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use e2e::drained::StoredEvents;
-use e2e::{Api, System, broker, drained};
+use e2e::inspect::StoredEvents;
+use e2e::{Api, System, broker, inspect};
 use futures_util::future::join_all;
 use serde_json::json;
 use testkit::{eventually, eventually_true};
@@ -16,17 +16,17 @@ use crate::shop::event_id;
 /// Clients. Each sends one event at a time.
 const CLIENTS: usize = 8;
 /// Accepted events that prove that the product works again.
-const SOME: usize = 200;
+const PROGRESS_EVENTS: usize = 200;
 /// Time limits for recovery after the loss of one server, and after the restart of all three.
-const WITHOUT_ONE: Duration = Duration::from_secs(30);
-const AFTER_ALL: Duration = Duration::from_mins(1);
+const ONE_DOWN_TIMEOUT: Duration = Duration::from_secs(30);
+const ALL_DOWN_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// State that the clients share.
 #[derive(Default)]
 struct Load {
     accepted: AtomicUsize,
-    refused: AtomicUsize,
-    over: AtomicBool,
+    rejected: AtomicUsize,
+    stopped: AtomicBool,
 }
 
 impl Load {
@@ -34,17 +34,17 @@ impl Load {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Waits until `SOME` more events are accepted, and prints how long that took.
-    async fn goes_on(&self, what: &str, within: Duration) {
+    /// Waits until `PROGRESS_EVENTS` more events are accepted, and prints how long that took.
+    async fn wait_for_progress(&self, what: &str, within: Duration) {
         let (began, before) = (Instant::now(), self.accepted());
-        eventually_true(what, within, async || self.accepted() >= before + SOME).await;
-        println!("{what}: {SOME} more after {:?}", began.elapsed());
+        eventually_true(what, within, async || self.accepted() >= before + PROGRESS_EVENTS).await;
+        println!("{what}: {PROGRESS_EVENTS} more after {:?}", began.elapsed());
     }
 }
 
 /// Sends events with fresh IDs and, as clients do, retries each until it is accepted.
 async fn client(api: Api, load: Arc<Load>, number: usize) {
-    while !load.over.load(Ordering::Relaxed) {
+    while !load.stopped.load(Ordering::Relaxed) {
         let event =
             json!({ "event": "page_viewed", "user_id": format!("u{number}"), "id": event_id(), "properties": {} });
         loop {
@@ -54,7 +54,7 @@ async fn client(api: Api, load: Arc<Load>, number: usize) {
                     load.accepted.fetch_add(1, Ordering::Relaxed);
                     break;
                 }
-                503 => load.refused.fetch_add(1, Ordering::Relaxed),
+                503 => load.rejected.fetch_add(1, Ordering::Relaxed),
                 _ => panic!("{answer:?}"),
             };
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -64,19 +64,20 @@ async fn client(api: Api, load: Arc<Load>, number: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_books_balance_while_servers_of_a_cluster_are_killed() {
+async fn events_are_recorded_once_while_cluster_servers_are_killed() {
     let mut nats = broker::cluster().await;
-    eventually(WITHOUT_ONE, async || broker::make_streams(&nats).await.map_err(|error| format!("{error:#}"))).await;
+    eventually(ONE_DOWN_TIMEOUT, async || broker::create_streams(&nats).await.map_err(|error| format!("{error:#}")))
+        .await;
     let system = System::start_with(broker::options(&nats)).await;
-    let db = drained::database(&system).await;
+    let db = inspect::database(&system).await;
     let load = Arc::new(Load::default());
     let clients: Vec<_> =
         (0..CLIENTS).map(|number| tokio::spawn(client(system.api.clone(), load.clone(), number))).collect();
-    load.goes_on("with all servers", WITHOUT_ONE).await;
+    load.wait_for_progress("with all servers", ONE_DOWN_TIMEOUT).await;
 
     for (number, server) in nats.iter_mut().enumerate() {
         server.kill().await;
-        load.goes_on(&format!("without server {number}"), WITHOUT_ONE).await;
+        load.wait_for_progress(&format!("without server {number}"), ONE_DOWN_TIMEOUT).await;
         server.start_again().await;
         // Killing another server before this one has caught up would cost the quorum.
         server.healthy().await;
@@ -85,17 +86,17 @@ async fn the_books_balance_while_servers_of_a_cluster_are_killed() {
     for server in &mut nats {
         server.start_again().await;
     }
-    load.goes_on("after the loss of all servers", AFTER_ALL).await;
+    load.wait_for_progress("after the loss of all servers", ALL_DOWN_TIMEOUT).await;
 
-    load.over.store(true, Ordering::Relaxed);
+    load.stopped.store(true, Ordering::Relaxed);
     for client in clients {
         client.await.expect("a client panicked");
     }
     let all = load.accepted() as i64;
-    println!("{all} accepted, {} rejected meanwhile", load.refused.load(Ordering::Relaxed));
+    println!("{all} accepted, {} rejected meanwhile", load.rejected.load(Ordering::Relaxed));
     let probe = async || {
-        let stored = drained::events(&db, "page_viewed").await;
+        let stored = inspect::events(&db, "page_viewed").await;
         if stored == StoredEvents::each_once(all) { Ok(()) } else { Err(format!("{stored:?} of {all}")) }
     };
-    eventually(AFTER_ALL, probe).await;
+    eventually(ALL_DOWN_TIMEOUT, probe).await;
 }

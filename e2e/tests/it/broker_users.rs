@@ -19,10 +19,10 @@ const SOON: Duration = Duration::from_secs(10);
 const VIOLATIONS: [&str; 2] = ["Publish Violation", "Subscription Violation"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_program_may_do_its_own_work_and_no_other() {
+async fn each_program_has_only_its_own_permissions() {
     let nats = broker::single().await;
     let servers = slice::from_ref(&nats);
-    broker::make_streams(servers).await.expect("the streams");
+    broker::create_streams(servers).await.expect("the streams");
     let mut system = System::start_with(broker::options(servers)).await;
     let shop = Shop::open(&system, 1).await;
     let ada = json!({ "user_id": "ada", "properties": { "email": "ada@example.com", "name": "Ada" } });
@@ -45,7 +45,7 @@ async fn each_program_may_do_its_own_work_and_no_other() {
     system.api.until("/events?event=came_back", SOON, |page| page["pagination"]["total"] == 1).await;
     // The scheduler moves dead letters from the stream to the database.
     let bus = broker::connect(servers, "worker-automation").await.expect("a connection");
-    dead_letter::bury(&bus, "ingest", "item", "refused", an_item(system.project).into()).await.expect("buried");
+    dead_letter::publish(&bus, "ingest", "item", "refused", an_item(system.project).into()).await.expect("buried");
     let listed = |page: &Value| page["deadLetters"].as_array().is_some_and(|letters| letters.len() == 1);
     system.api.until("/dead-letters", 3 * SOON, listed).await;
     let stream = bus.jetstream.get_stream(bus.names.dead_stream()).await.expect("the stream");
@@ -66,15 +66,18 @@ async fn each_program_may_do_its_own_work_and_no_other() {
         ("scheduler", "send.email.campaign"),
     ] {
         let bus = broker::connect(servers, program).await.expect("a connection");
-        let refused = Publisher::new(bus).publish(subject, "x".into()).await;
-        assert_eq!(refused, Err(PublishError::Timeout), "{program} publishes {subject}");
-        let told =
+        let outcome = Publisher::new(bus).publish(subject, "x".into()).await;
+        assert_eq!(outcome, Err(PublishError::Timeout), "{program} publishes {subject}");
+        let is_reported =
             || nats.log().lines().any(|line| line.contains(VIOLATIONS[0]) && line.contains(&format!("\"{subject}\"")));
-        eventually_true("the refusal is logged", SOON, async || told()).await;
+        eventually_true("the refusal is logged", SOON, async || is_reported()).await;
     }
     let bus = broker::connect(servers, "worker-delivery").await.expect("a connection");
     let _others = bus.client.subscribe("_INBOX.gateway.>").await.expect("the subscription request");
-    eventually_true("reading another program's responses is refused", SOON, async || nats.log().contains(VIOLATIONS[1])).await;
+    eventually_true("reading another program's responses is refused", SOON, async || {
+        nats.log().contains(VIOLATIONS[1])
+    })
+    .await;
 }
 
 fn an_item(project: Uuid) -> Vec<u8> {

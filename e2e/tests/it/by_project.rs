@@ -3,37 +3,37 @@
 
 use std::time::Duration;
 
-use e2e::drained::StoredEvents;
+use e2e::inspect::StoredEvents;
 use e2e::system::Database;
-use e2e::{Api, Options, System, drained, mails};
+use e2e::{Api, Options, System, inspect, mails};
 use serde_json::{Value, json};
 
 use crate::shop::{Shop, event_id, number};
 
 const SOON: Duration = Duration::from_mins(1);
 /// Users per project.
-const PEOPLE: usize = 12;
+const USERS: usize = 12;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn books_balance_where_statements_are_of_one_project_each() {
-    balance(Database::ByProject).await;
+async fn totals_match_with_single_project_statements() {
+    check_totals(Database::ByProject).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a Citus cluster (CITUS_URLS): docs/operate/citus.md"]
-async fn books_balance_on_citus() {
-    balance(Database::Citus).await;
+async fn totals_match_on_citus() {
+    check_totals(Database::Citus).await;
 }
 
 /// Runs the same load in several projects at once, so that batches mix their items. Everything is recorded, mailed and
 /// counted once, and there are no dead letters.
-async fn balance(database: Database) {
+async fn check_totals(database: Database) {
     let system = System::start_with(Options { database, ..Options::default() }).await;
-    let db = drained::database(&system).await;
-    let mut apis = vec![system.api.of_another_client()];
+    let db = inspect::database(&system).await;
+    let mut apis = vec![system.api.with_own_connections()];
     for n in 1..number("BY_PROJECT_PROJECTS").unwrap_or(5) {
-        let api = system.another_project(&format!("Shop {n}")).await;
-        system.point_channel_at_mailbox_of(&api).await;
+        let api = system.new_project(&format!("Shop {n}")).await;
+        system.send_mail_to_mailbox(&api).await;
         apis.push(api);
     }
     for api in &apis {
@@ -49,23 +49,23 @@ async fn balance(database: Database) {
     }
     for (shop, api) in apis.iter().enumerate() {
         // Each user gets a welcome, and a reminder after a wait.
-        for person in 0..PEOPLE {
-            let address = format!("p{person}@shop{shop}.example.com");
+        for n in 0..USERS {
+            let address = format!("p{n}@shop{shop}.example.com");
             testkit::eventually(SOON, async || {
-                let got = mails::to(&system.mailbox, &address).len();
-                if got == 2 { Ok(()) } else { Err(format!("{got} mails to {address}")) }
+                let received = mails::to(&system.mailbox, &address).len();
+                if received == 2 { Ok(()) } else { Err(format!("{received} mails to {address}")) }
             })
             .await;
         }
-        let person = api.get("/users/p0").await.expect(200);
-        assert_eq!((&person["anonymousId"], &person["properties"]["round"]), (&json!("a0"), &json!(rounds - 1)));
-        let known = api.get("/users").await.expect(200)["total"].clone();
-        assert_eq!(known, json!(PEOPLE), "users of shop {shop}");
+        let user = api.get("/users/p0").await.expect(200);
+        assert_eq!((&user["anonymousId"], &user["properties"]["round"]), (&json!("a0"), &json!(rounds - 1)));
+        let total = api.get("/users").await.expect(200)["total"].clone();
+        assert_eq!(total, json!(USERS), "users of shop {shop}");
     }
-    drained::until_drained(&system, &db, SOON).await;
-    assert_eq!(drained::events(&db, "%").await, StoredEvents::each_once(sent), "events");
+    inspect::until_drained(&system, &db, SOON).await;
+    assert_eq!(inspect::events(&db, "%").await, StoredEvents::each_once(sent), "events");
     assert!(mails::copies(&system.mailbox).values().all(|copies| *copies == 1), "a mail was sent twice");
-    assert_eq!(drained::dead_letters(&system).await, 0);
+    assert_eq!(inspect::dead_letters(&system).await, 0);
     erase_one(&apis[0]).await;
 }
 
@@ -74,12 +74,12 @@ async fn balance(database: Database) {
 async fn track(api: &Api, shop: usize, round: u64) -> i64 {
     let mut batch: Vec<Value> = Vec::new();
     let mut events = 0;
-    for person in 0..PEOPLE {
-        let (user, anonymous) = (format!("p{person}"), format!("a{person}"));
-        let mut track = |name: &str, who: Value| {
+    for n in 0..USERS {
+        let (user, anonymous) = (format!("p{n}"), format!("a{n}"));
+        let mut track = |name: &str, ids: Value| {
             let mut item =
                 json!({ "type": "track", "event": name, "id": event_id(), "properties": { "cartId": user } });
-            item.as_object_mut().expect("an object").extend(who.as_object().expect("an object").clone());
+            item.as_object_mut().expect("an object").extend(ids.as_object().expect("an object").clone());
             events += 1;
             item
         };
@@ -100,5 +100,5 @@ async fn erase_one(api: &Api) {
     let erased = api.call(reqwest::Method::DELETE, "/users/p0", &api.secret_key, None).await.expect("a response");
     assert_eq!(erased.expect(200), json!({ "deleted": true }));
     assert_eq!(api.get("/users/p0").await.status, 404);
-    api.until("/users", SOON, |users| users["total"] == json!(PEOPLE - 1)).await;
+    api.until("/users", SOON, |users| users["total"] == json!(USERS - 1)).await;
 }

@@ -1,14 +1,14 @@
 //! Kills the processes that send a campaign, at random and repeatedly. Every user gets it exactly once.
 //!
-//! `E2E_CAMPAIGN_PEOPLE` (2000) sets the number of users, `E2E_CAMPAIGN_KILLS` (10) the number of kills, and `E2E_SEED`
+//! `E2E_CAMPAIGN_USERS` (2000) sets the number of users, `E2E_CAMPAIGN_KILLS` (10) the number of kills, and `E2E_SEED`
 //! the victims and times. The long form uses 100000 and 50.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use e2e::chaos::{Chaos, Victim};
-use e2e::{Options, System, drained};
+use e2e::chaos::{RandomKills, Victim};
+use e2e::{Options, System, inspect};
 use serde_json::{Value, json};
 use testkit::{MailService, ProviderServer, eventually};
 use tokio_postgres::Client;
@@ -18,32 +18,32 @@ use crate::shop::number;
 const API_KEY: &str = "re_test";
 const SOON: Duration = Duration::from_secs(30);
 /// The campaign is throttled to last this long per kill.
-const SECONDS_A_KILL: u64 = 2;
+const SECONDS_PER_KILL: u64 = 2;
 /// Chunks that a killed worker had begun are parked when their lease expires.
-const PARKED: Duration = Duration::from_mins(1);
+const PARK_TIMEOUT: Duration = Duration::from_mins(1);
 /// Users per import request.
-const AT_ONCE: usize = 10_000;
+const IMPORT_SIZE: usize = 10_000;
 /// Messages per second that a debug build sends at least on a busy machine.
-const SENT_A_SECOND: u64 = 200;
+const MIN_SENDS_PER_SECOND: u64 = 200;
 
 const VICTIMS: [Victim; 4] = [Victim::Scheduler, Victim::Delivery, Victim::Automation, Victim::Nats];
 /// Milliseconds before each kill.
 const PAUSE: Range<u64> = 100..900;
 
 /// Kills `kills` times, or until the campaign completes.
-async fn rage(chaos: &mut Chaos, system: &mut System, campaign: &str, kills: u64) {
+async fn kill_repeatedly(random_kills: &mut RandomKills, system: &mut System, campaign: &str, kills: u64) {
     for _ in 0..kills {
         if status(system, campaign).await == "COMPLETED" {
             return;
         }
-        chaos.strike(system).await;
+        random_kills.kill_one(system).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everybody_gets_a_campaign_once_whatever_is_killed() {
+async fn campaign_reaches_each_user_once_despite_kills() {
     let seed: u64 = number("E2E_SEED").unwrap_or_else(|| rand::random::<u32>().into());
-    let (people, kills) = (number("E2E_CAMPAIGN_PEOPLE").unwrap_or(2_000), number("E2E_CAMPAIGN_KILLS").unwrap_or(10));
+    let (users, kills) = (number("E2E_CAMPAIGN_USERS").unwrap_or(2_000), number("E2E_CAMPAIGN_KILLS").unwrap_or(10));
     println!("E2E_SEED={seed}");
     let began = Instant::now();
     let provider = ProviderServer::start(MailService::new(API_KEY, "shop.example.com")).await;
@@ -53,29 +53,34 @@ async fn everybody_gets_a_campaign_once_whatever_is_killed() {
         .env("PARTITION_LEASE_MS", 1_500)
         .env("DELIVERY_LEASE_MS", 5_000);
     let mut system = System::start_with(options).await;
-    let db = drained::database(&system).await;
-    let campaign = prepared(&system, people, people * 60 / (kills * SECONDS_A_KILL)).await;
+    let db = inspect::database(&system).await;
+    let campaign = create_campaign(&system, users, users * 60 / (kills * SECONDS_PER_KILL)).await;
     println!("prepared after {:?}", began.elapsed());
 
-    let mut chaos = Chaos::new(seed, &VICTIMS, PAUSE);
+    let mut random_kills = RandomKills::new(seed, &VICTIMS, PAUSE);
     system.api.post(&format!("/campaigns/{campaign}/send"), &json!({})).await.expect(200);
-    rage(&mut chaos, &mut system, &campaign, kills / 2).await;
-    paused_and_resumed(&mut system, &db, &provider, &campaign).await;
-    rage(&mut chaos, &mut system, &campaign, kills / 4).await;
+    kill_repeatedly(&mut random_kills, &mut system, &campaign, kills / 2).await;
+    check_pause_and_resume(&mut system, &db, &provider, &campaign).await;
+    kill_repeatedly(&mut random_kills, &mut system, &campaign, kills / 4).await;
     system.postgres.kill().await;
     system.postgres.start_again().await;
-    rage(&mut chaos, &mut system, &campaign, kills - kills / 2 - kills / 4).await;
-    println!("{} kills until {:?}: {:?}", chaos.kills(), began.elapsed(), chaos.killed);
-    assert!(chaos.kills() * 2 > kills, "the campaign completed before half of the kills");
+    kill_repeatedly(&mut random_kills, &mut system, &campaign, kills - kills / 2 - kills / 4).await;
+    println!("{} kills until {:?}: {:?}", random_kills.kills(), began.elapsed(), random_kills.killed);
+    assert!(random_kills.kills() * 2 > kills, "the campaign completed before half of the kills");
 
-    let within = Duration::from_secs(60 + kills * SECONDS_A_KILL + people / SENT_A_SECOND);
+    let within = Duration::from_secs(60 + kills * SECONDS_PER_KILL + users / MIN_SENDS_PER_SECOND);
     system.api.until(&format!("/campaigns/{campaign}"), within, |c| c["status"] == "COMPLETED").await;
     println!("completed after {:?}", began.elapsed());
-    sent_once(&system, &provider, &campaign, people).await;
+    check_sent_once(&system, &provider, &campaign, users).await;
 }
 
 /// Pauses the campaign, checks that nothing is sent even if its processes are killed, and resumes it.
-async fn paused_and_resumed(system: &mut System, db: &Client, provider: &ProviderServer<MailService>, campaign: &str) {
+async fn check_pause_and_resume(
+    system: &mut System,
+    db: &Client,
+    provider: &ProviderServer<MailService>,
+    campaign: &str,
+) {
     let call =
         async |system: &System, verb: &str| system.api.post(&format!("/campaigns/{campaign}/{verb}"), &json!({})).await;
     let paused = call(system, "pause").await;
@@ -84,12 +89,12 @@ async fn paused_and_resumed(system: &mut System, db: &Client, provider: &Provide
         return;
     }
     paused.expect(200);
-    let none = async || {
+    let no_chunk_released = async || {
         let sql = "SELECT count(*) FROM send_chunk WHERE due_at IS NOT NULL";
         let released: i64 = db.query_one(sql, &[]).await.map_err(|e| e.to_string())?.get(0);
         if released == 0 { Ok(()) } else { Err(format!("{released} chunks are still released")) }
     };
-    eventually(PARKED, none).await;
+    eventually(PARK_TIMEOUT, no_chunk_released).await;
     let before = provider.vendor().mails().len();
     system.scheduler.restart(Duration::ZERO).await;
     system.delivery.restart(Duration::ZERO).await;
@@ -100,7 +105,7 @@ async fn paused_and_resumed(system: &mut System, db: &Client, provider: &Provide
 }
 
 /// Imports the users, and creates a throttled campaign to all of them but one.
-async fn prepared(system: &System, people: u64, per_minute: u64) -> String {
+async fn create_campaign(system: &System, users: u64, per_minute: u64) -> String {
     let api = &system.api;
     let channel = json!({ "emailProvider": "MAILPROVIDER", "mailproviderApiKey": API_KEY,
                           "mailproviderFromEmail": "hello@shop.example.com" });
@@ -109,13 +114,13 @@ async fn prepared(system: &System, people: u64, per_minute: u64) -> String {
         let plan = if n == 0 { "none" } else { "pro" };
         json!({ "user_id": format!("u{n}"), "email": format!("u{n}@example.com"), "properties": { "plan": plan } })
     };
-    let everybody: Vec<u64> = (0..=people).collect();
-    for (nth, some) in everybody.chunks(AT_ONCE).enumerate() {
-        let lines = some.iter().map(|n| line(*n).to_string()).collect::<Vec<_>>().join("\n") + "\n";
+    let numbers: Vec<u64> = (0..=users).collect();
+    for (nth, chunk) in numbers.chunks(IMPORT_SIZE).enumerate() {
+        let lines = chunk.iter().map(|n| line(*n).to_string()).collect::<Vec<_>>().join("\n") + "\n";
         let imported = api.import(&format!("users {nth}"), lines).await.expect("a response").expect(200);
-        assert_eq!(imported["imported"], some.len());
+        assert_eq!(imported["imported"], chunk.len());
     }
-    api.until("/users", SOON, |users| users["total"] == people + 1).await;
+    api.until("/users", SOON, |page| page["total"] == users + 1).await;
     let rules = json!([{ "field": "plan", "operator": "eq", "value": "pro" }]);
     let segment = api.create("/segments", &json!({ "name": "Pro", "rules": rules })).await;
     let template =
@@ -133,13 +138,13 @@ async fn status(system: &System, campaign: &str) -> Value {
 }
 
 /// Checks that there is one row and one mail per user.
-async fn sent_once(system: &System, provider: &ProviderServer<MailService>, campaign: &str, people: u64) {
-    let db = drained::database(system).await;
+async fn check_sent_once(system: &System, provider: &ProviderServer<MailService>, campaign: &str, users: u64) {
+    let db = inspect::database(system).await;
     let sql = "SELECT count(*), count(DISTINCT user_id), count(*) FILTER (WHERE status = 'sent'), sum(ambiguous)::bigint, \
                sum(attempt)::bigint FROM message";
     let row = db.query_one(sql, &[]).await.expect("the ledger");
     let counts: [i64; 3] = [row.get(0), row.get(1), row.get(2)];
-    let all = i64::try_from(people).expect("a count that fits i64");
+    let all = i64::try_from(users).expect("a count that fits i64");
     let (ambiguous, attempts): (i64, i64) = (row.get(3), row.get(4));
     assert_eq!(counts, [all; 3], "rows, users, sent");
     let mut copies: BTreeMap<String, u32> = BTreeMap::new();
@@ -147,8 +152,8 @@ async fn sent_once(system: &System, provider: &ProviderServer<MailService>, camp
         *copies.entry(mail["to"][0].as_str().unwrap_or_default().to_owned()).or_default() += 1;
     }
     let (mails, twice) = (copies.len() as u64, copies.iter().find(|(_, count)| **count != 1));
-    assert_eq!((mails, twice), (people, None));
+    assert_eq!((mails, twice), (users, None));
     let report = system.api.get(&format!("/campaigns/{campaign}/report")).await.expect(200);
-    assert_eq!((&report["recipients"], &report["byStatus"]), (&json!(people), &json!({ "sent": people })));
-    println!("{people} users, {attempts} attempts, {ambiguous} ambiguous, each sent once");
+    assert_eq!((&report["recipients"], &report["byStatus"]), (&json!(users), &json!({ "sent": users })));
+    println!("{users} users, {attempts} attempts, {ambiguous} ambiguous, each sent once");
 }

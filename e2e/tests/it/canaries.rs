@@ -8,13 +8,13 @@ pub mod world;
 use std::time::Duration;
 
 use e2e::system::MASTER_KEY;
-use e2e::{Options, Program, System, drained};
+use e2e::{Options, Program, System, inspect};
 use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::{ApnsService, OtlpReceiver, ProviderServer, SmsService, eventually, scan};
 
 use crate::shop::Shop;
-use crate::traces::traced;
+use crate::traces::tracing_options;
 use world::{Hook, Session};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -52,7 +52,7 @@ fn password(url: &str) -> String {
 }
 
 #[test]
-fn what_is_looked_for_is_found_in_every_form() {
+fn values_are_found_in_every_encoding() {
     for text in ["a key b", "x6b6579", "[1, 107, 101, 121]"] {
         assert_eq!(lines_with(&format!("other\n{text}\n"), "key"), [text]);
     }
@@ -62,9 +62,9 @@ fn what_is_looked_for_is_found_in_every_form() {
 }
 
 /// Exercises all features, many of them with failures, because failures produce the most telemetry.
-async fn use_everything(system: &System, shop: &Shop<'_>) {
+async fn use_all_features(system: &System, shop: &Shop<'_>) {
     let api = &system.api;
-    let of = |user: &str, mail: &str| {
+    let items = |user: &str, mail: &str| {
         json!({ "batch": [
             { "type": "identify", "user_id": user, "properties": {
                 "email": mail, "name": "canary-name", "phone": format!("+{PHONE}"), "note": "canary-property" } },
@@ -72,9 +72,9 @@ async fn use_everything(system: &System, shop: &Shop<'_>) {
             { "type": "track", "event": "checkout_started", "user_id": user, "properties": { "cartId": "canary-property" } },
         ] })
     };
-    api.track("/events/batch", &of("canary-user", "canary-mail@example.com")).await.expect(202);
+    api.track("/events/batch", &items("canary-user", "canary-mail@example.com")).await.expect(202);
     // An invalid address, and a name that would break a header.
-    api.track("/events/batch", &of("canary-user-2", "canary-mail at example.com")).await.expect(202);
+    api.track("/events/batch", &items("canary-user-2", "canary-mail at example.com")).await.expect(202);
     for token in ["mailbox:canary-device", DEVICE] {
         let device = json!({ "userId": "canary-user", "platform": "IOS", "token": token });
         api.post("/push-tokens", &device).await.expect(202);
@@ -88,8 +88,8 @@ async fn use_everything(system: &System, shop: &Shop<'_>) {
     }
     api.get("/users?search=canary-mail").await;
     let wrong_key = format!("sk_live_canary-key{}", "x".repeat(20));
-    let refused = api.call(Method::GET, "/users/canary-user", &wrong_key, None).await.unwrap();
-    assert_eq!(refused.status, 401);
+    let rejected = api.call(Method::GET, "/users/canary-user", &wrong_key, None).await.unwrap();
+    assert_eq!(rejected.status, 401);
     api.track(
         "/events",
         &json!({ "event": "canary-property", "user_id": "canary-user", "timestamp": "canary-property" }),
@@ -100,7 +100,7 @@ async fn use_everything(system: &System, shop: &Shop<'_>) {
 }
 
 /// Replaces credentials that have been used with ones that the providers reject.
-async fn take_credentials_away(system: &System) {
+async fn replace_credentials(system: &System) {
     let api = &system.api;
     api.put("/channels", &json!({ "smtpPassword": "canary-password-2", "smsAuthToken": "canary-sms-token-2" }))
         .await
@@ -127,7 +127,7 @@ fn logs(programs: [&Program; 4]) -> Vec<(String, String)> {
 }
 
 /// Returns a log filter: debug for the programs and the crates in `shared`.
-fn debug_of_own_crates() -> String {
+fn debug_filter() -> String {
     let shared = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared")).unwrap();
     let shared = shared.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let programs = ["gateway", "worker-automation", "worker-delivery", "scheduler"].map(str::to_owned);
@@ -138,13 +138,13 @@ fn debug_of_own_crates() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the_database() {
+async fn telemetry_has_no_personal_data_and_database_has_no_secrets() {
     let receiver = ProviderServer::start(OtlpReceiver::default()).await;
     let sms = ProviderServer::start(SmsService::new("AC1", "canary-sms-token", SENDER)).await;
     let apns = ProviderServer::start(ApnsService::new("ABC123DEFG", "DEF123GHIJ", "com.example.shop")).await;
     let hook = ProviderServer::start(Hook).await;
-    let own = debug_of_own_crates();
-    let options = traced(&receiver, "always_on").env("LOG_FORMAT", "json").env("RUST_LOG", &own);
+    let own = debug_filter();
+    let options = tracing_options(&receiver, "always_on").env("LOG_FORMAT", "json").env("RUST_LOG", &own);
     let options = options.env("SMS_BASE_URL", sms.url()).env("APNS_BASE_URL", apns.url());
     let system = System::start_with(Options { mail_login: Some(("shop", "canary-password")), ..options }).await;
     let (api, apple) = (&system.api, apns.vendor());
@@ -153,31 +153,31 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the
         "iosPushTeamId": apple.team_id, "iosPushBundleId": apple.topic, "iosPushPrivateKey": apple.key_file,
     });
     api.put("/channels", &channels).await.expect(200);
-    let session = Session::begin(&system, "canary-colleague@example.com", "canary-login").await;
+    let session = Session::start(&system, "canary-colleague@example.com", "canary-login").await;
     let endpoint =
         json!({ "url": format!("{}/canary-property", hook.url()), "events": ["*"], "description": "canary-text" });
     let endpoint = session.call(Method::POST, "/webhook-endpoints", &endpoint).await.expect(201);
     let invite = session.call(Method::POST, "/team/invites", &json!({ "email": "canary-mail-2@example.com" })).await;
     invite.expect(201);
     let shown = session.call(Method::GET, &format!("/projects/{}", system.project), &Value::Null).await.expect(200);
-    session.refused().await;
+    session.check_rejected().await;
 
     let shop = Shop::open(&system, 1).await;
-    use_everything(&system, &shop).await;
+    use_all_features(&system, &shop).await;
     // Each credential must have worked once.
     let mailed = shop.mails("canary-mail-2@example.com", 1, SOON).await;
     let text = mailed[0].text().replace("=\r\n", "").replace("=3D", "=");
     let (_, link) = text.split_once("/accept-invite?token=").expect("an invitation link in the mail");
     let token: String = link.chars().take_while(char::is_ascii_hexdigit).collect();
     let used = async || {
-        let (texts, pushes, calls) = (sms.vendor().taken(), apple.taken(), hook.received());
-        let right = !texts.is_empty() && !pushes.is_empty() && !calls.is_empty();
-        if right { Ok((texts, pushes, calls)) } else { Err(format!("{texts:?} {pushes:?} {calls:?}")) }
+        let (texts, pushes, calls) = (sms.vendor().accepted(), apple.accepted(), hook.received());
+        let is_complete = !texts.is_empty() && !pushes.is_empty() && !calls.is_empty();
+        if is_complete { Ok((texts, pushes, calls)) } else { Err(format!("{texts:?} {pushes:?} {calls:?}")) }
     };
     let (texts, pushes, calls) = eventually(SOON, used).await;
     assert_eq!((texts[0]["To"].as_str(), pushes[0]["token"].as_str()), (&*format!("+{PHONE}"), Some(DEVICE)));
     assert!(calls[0].header("webhook-signature").starts_with("v1,"));
-    take_credentials_away(&system).await;
+    replace_credentials(&system).await;
     let joined = json!({ "token": token, "name": "canary-name", "password": "canary-login-2" });
     session.call(Method::POST, "/auth/invites/accept", &joined).await.expect(200);
     let again = session.call(Method::POST, "/auth/invites/accept", &joined).await;
@@ -187,23 +187,23 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the
         if calls >= 6 { Ok(()) } else { Err(format!("{calls} calls")) }
     };
     eventually(SOON, probe).await;
-    let dump = scan::dump(&drained::database(&system).await).await;
+    let dump = scan::dump(&inspect::database(&system).await).await;
 
     // Connection errors are logged, too, by programs whose server URL contains the password.
     let programs = [&system.gateway, &system.automation, &system.delivery, &system.scheduler];
-    let mut told = metrics(programs).await;
+    let mut telemetry = metrics(programs).await;
     system.redis.kill().await;
     system.postgres.kill().await;
-    let complaints = async || {
+    let outages_are_logged = async || {
         let _ = api.get("/templates").await;
         let _ = api.track("/events", &json!({ "event": "canary-property", "user_id": "canary-user" })).await;
         let log = std::fs::read_to_string(system.gateway.log()).unwrap();
-        if log.contains("Redis cannot be used") && log.contains("the database is away") { Ok(()) } else { Err(log) }
+        if log.contains("Redis is unavailable") && log.contains("database unavailable") { Ok(()) } else { Err(log) }
     };
-    eventually(SOON, complaints).await;
-    told.extend(metrics(programs).await);
-    told.extend(logs(programs));
-    told.push(("traces".to_owned(), receiver.vendor().text()));
+    eventually(SOON, outages_are_logged).await;
+    telemetry.extend(metrics(programs).await);
+    telemetry.extend(logs(programs));
+    telemetry.push(("traces".to_owned(), receiver.vendor().text()));
 
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let apple_key = apple.key_file.lines().nth(1).unwrap();
@@ -224,15 +224,15 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the
         ("Redis' password", password(&system.redis.url())),
         ("the broker's password", password(&system.nats.url())),
     ]);
-    let mut everything: Vec<(&str, &str)> = PERSONAL.iter().map(|value| (*value, *value)).collect();
-    everything.extend(secrets.iter().map(|(what, value)| (*what, &**value)));
+    let mut canaries: Vec<(&str, &str)> = PERSONAL.iter().map(|value| (*value, *value)).collect();
+    canaries.extend(secrets.iter().map(|(what, value)| (*what, &**value)));
     // Not a secret, because every page of a site contains it, but telemetry does not need it.
-    everything.push(("the public key that was used", &api.public_key[16..]));
+    canaries.push(("the public key that was used", &api.public_key[16..]));
     assert!(
-        everything.iter().all(|(_, value)| value.len() >= 10),
-        "values this short could match by chance: {everything:?}"
+        canaries.iter().all(|(_, value)| value.len() >= 10),
+        "values this short could match by chance: {canaries:?}"
     );
-    for (place, text) in &told {
+    for (place, text) in &telemetry {
         // Control: a text that must be there is found with the same search.
         let control = match place {
             place if place.starts_with("the log") => receiver.url(),
@@ -240,12 +240,12 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the
             _ => "call provider".to_owned(),
         };
         assert!(!lines_with(text, &control).is_empty(), "{control} is not in {place}: {text}");
-        for (what, value) in &everything {
+        for (what, value) in &canaries {
             let found = lines_with(text, value);
             assert!(found.is_empty(), "{what} in {place}: {found:#?}");
         }
     }
-    for (place, log) in told.iter().filter(|(place, _)| place.starts_with("the log")) {
+    for (place, log) in telemetry.iter().filter(|(place, _)| place.starts_with("the log")) {
         let lines: Vec<Value> =
             log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect();
         assert!(lines.iter().any(|line| line["level"] == "INFO" && line["message"].is_string()), "{place}: {log}");

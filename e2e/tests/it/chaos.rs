@@ -9,7 +9,7 @@ use e2e::chaos::{Settings, run};
 use crate::shop::number;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_promise_is_kept_whatever_goes_wrong() {
+async fn all_promises_hold_under_faults() {
     let seed = number("CHAOS_SEED").unwrap_or_else(|| rand::random::<u32>().into());
     let span = Duration::from_secs(number("CHAOS_SECONDS").unwrap_or(120));
     let report = Box::pin(run(Settings { seed, span, cluster: false, clock: false, disk: false, load: 1 })).await;

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use database::Store;
 use database::config::DatabaseConfig;
-use e2e::chaos::proxy::{Proxy, Trouble, Way};
+use e2e::chaos::proxy::{Direction, LinkFault, Proxy};
 use kernel::clock::Clock;
 use testkit::PrivatePostgres;
 
 /// How long a response is delayed.
-const HELD: Duration = Duration::from_secs(2);
+const DELAY: Duration = Duration::from_secs(2);
 /// Tolerance for a busy machine.
-const NEAR_MS: i64 = 500;
+const MAX_OFFSET_MS: i64 = 500;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_was_long_on_its_way_is_no_present_time() {
+async fn delayed_responses_do_not_set_the_clock() {
     let postgres = PrivatePostgres::start().await;
     let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, postgres.port()))).await.expect("starting a proxy");
     let url = postgres.url().replace(&format!("127.0.0.1:{}", postgres.port()), &proxy.address().to_string());
@@ -23,14 +23,14 @@ async fn an_answer_that_was_long_on_its_way_is_no_present_time() {
     let clock = Clock::system();
     store.synchronize(&clock).await.expect("reading the time");
 
-    proxy.suffer(Trouble::Deaf(Way::Back));
+    proxy.inject(LinkFault::Blocked(Direction::ToClient));
     let heal = async {
-        tokio::time::sleep(HELD).await;
+        tokio::time::sleep(DELAY).await;
         proxy.heal();
     };
     let (read, ()) = tokio::join!(store.synchronize(&clock), heal);
     read.expect("reading the time, delayed");
     // PostgreSQL runs on this machine, so both clocks read the same time.
-    let behind = Clock::system().now_ms() - clock.now_ms();
-    assert!(behind.abs() < NEAR_MS, "{behind} ms behind the database");
+    let offset = Clock::system().now_ms() - clock.now_ms();
+    assert!(offset.abs() < MAX_OFFSET_MS, "{offset} ms behind the database");
 }

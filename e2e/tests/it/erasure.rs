@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const SOON: Duration = Duration::from_secs(20);
 
 #[tokio::test]
-async fn a_person_is_changed_found_erased_and_made_anew() {
+async fn user_is_updated_searched_erased_and_recreated() {
     let system = System::start().await;
     let api = &system.api;
     let track = async |event: &str, anonymous: Option<&str>| {

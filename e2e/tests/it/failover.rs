@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use e2e::drained::StoredEvents;
-use e2e::{Api, Options, System, drained, mails};
+use e2e::inspect::StoredEvents;
+use e2e::{Api, Options, System, inspect, mails};
 use serde_json::json;
 use testkit::{eventually, eventually_true};
 
@@ -15,18 +15,18 @@ use crate::shop::{Shop, event_id};
 /// Clients. Each sends one request at a time.
 const CLIENTS: usize = 6;
 /// One in this many requests of a client signs up a user, who gets a mail.
-const SIGN_UPS: usize = 8;
+const SIGN_UP_EVERY: usize = 8;
 /// Accepted requests that prove that the product works.
-const SOME: usize = 150;
+const PROGRESS_EVENTS: usize = 150;
 const SOON: Duration = Duration::from_secs(20);
 /// Time limit from the promotion until the product works as before.
-const BACK: Duration = Duration::from_secs(10);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 struct Load {
     viewed: AtomicUsize,
     signed_up: AtomicUsize,
-    over: AtomicBool,
+    stopped: AtomicBool,
 }
 
 impl Load {
@@ -34,19 +34,19 @@ impl Load {
         self.viewed.load(Ordering::Relaxed) + self.signed_up.load(Ordering::Relaxed)
     }
 
-    async fn goes_on(&self, what: &str) {
+    async fn wait_for_progress(&self, what: &str) {
         let before = self.accepted();
-        eventually_true(what, SOON, async || self.accepted() >= before + SOME).await;
+        eventually_true(what, SOON, async || self.accepted() >= before + PROGRESS_EVENTS).await;
     }
 }
 
-/// Sends until the load ends. The broker accepts everything while the database is down, so no request may be refused.
+/// Sends until the load ends. The broker accepts everything while the database is down, so no request may be rejected.
 async fn client(api: Api, load: Arc<Load>, name: usize) {
     for n in 0.. {
-        if load.over.load(Ordering::Relaxed) {
+        if load.stopped.load(Ordering::Relaxed) {
             return;
         }
-        if n % SIGN_UPS == 0 {
+        if n % SIGN_UP_EVERY == 0 {
             let user = format!("p{name}-{n}");
             let properties = json!({ "email": format!("{user}@example.com"), "name": user });
             let known = json!({ "type": "identify", "user_id": user, "properties": properties });
@@ -65,43 +65,43 @@ async fn client(api: Api, load: Arc<Load>, name: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_books_balance_when_a_standby_takes_the_primarys_place() {
+async fn events_are_recorded_once_when_a_standby_is_promoted() {
     // Messages whose begin was committed but not confirmed are sent when their chunk's lease expires.
     let options = Options { standby: true, ..Options::default() }.env("DELIVERY_LEASE_MS", 5_000);
     let mut system = System::start_with(options).await;
     Shop::open(&system, 2).await;
     let load = Arc::new(Load::default());
     let clients: Vec<_> =
-        (0..CLIENTS).map(|name| tokio::spawn(client(system.api.of_another_client(), load.clone(), name))).collect();
-    load.goes_on("with the primary").await;
+        (0..CLIENTS).map(|name| tokio::spawn(client(system.api.with_own_connections(), load.clone(), name))).collect();
+    load.wait_for_progress("with the primary").await;
 
     // The old primary stays down. The test queries the new one from here on.
     let standby = system.standby.take().expect("the system was started with a standby");
-    let dead = std::mem::replace(&mut system.postgres, standby);
-    dead.kill_hard().await;
-    load.goes_on("without a primary").await;
+    let old_primary = std::mem::replace(&mut system.postgres, standby);
+    old_primary.kill_hard().await;
+    load.wait_for_progress("without a primary").await;
     let read = system.api.get("/events?limit=1").await;
     assert_eq!(read.status, 503, "a standby was used as the primary: {read:?}");
     system.postgres.promote().await;
 
     let promoted = Instant::now();
     let template = json!({ "name": "New", "channel": "EMAIL", "subject": "s", "body": "b" });
-    eventually(BACK, async || match system.api.post("/templates", &template).await {
+    eventually(RECOVERY_TIMEOUT, async || match system.api.post("/templates", &template).await {
         answer if answer.status == 201 => Ok(()),
         answer => Err(format!("{answer:?}")),
     })
     .await;
     println!("the gateway writes again {:?} after the promotion", promoted.elapsed());
-    let db = drained::database(&system).await;
+    let db = inspect::database(&system).await;
     let accepted = load.viewed.load(Ordering::Relaxed) as i64;
-    eventually(BACK, async || match drained::events(&db, "page_viewed").await {
+    eventually(RECOVERY_TIMEOUT, async || match inspect::events(&db, "page_viewed").await {
         stored if stored.rows >= accepted => Ok(()),
         stored => Err(format!("{} of {accepted}", stored.rows)),
     })
     .await;
     println!("all previously accepted events are recorded {:?} after the promotion", promoted.elapsed());
-    load.goes_on("with the new primary").await;
-    load.over.store(true, Ordering::Relaxed);
+    load.wait_for_progress("with the new primary").await;
+    load.stopped.store(true, Ordering::Relaxed);
     for client in clients {
         client.await.expect("a client panicked");
     }
@@ -109,22 +109,22 @@ async fn the_books_balance_when_a_standby_takes_the_primarys_place() {
     let signed_up = load.signed_up.load(Ordering::Relaxed);
     for (event, accepted) in [("page_viewed", load.viewed.load(Ordering::Relaxed)), ("signed\\_up", signed_up)] {
         let all = accepted as i64;
-        eventually(SOON, async || match drained::events(&db, event).await {
+        eventually(SOON, async || match inspect::events(&db, event).await {
             stored if stored == StoredEvents::each_once(all) => Ok(()),
             stored => Err(format!("{event}: {stored:?} of {all}")),
         })
         .await;
     }
-    drained::until_drained(&system, &db, SOON).await;
-    let ledger = drained::ledger(&db).await;
+    inspect::until_drained(&system, &db, SOON).await;
+    let ledger = inspect::ledger(&db).await;
     assert_eq!(ledger.len(), signed_up, "each message is one row");
     let copies = mails::copies(&system.mailbox);
     for row in &ledger {
-        let came = copies.get(&row.id).copied().unwrap_or(0);
-        assert!(row.status == "sent" && (1..=row.ambiguous + 1).contains(&came), "{came} copies of {row:?}");
+        let received = copies.get(&row.id).copied().unwrap_or(0);
+        assert!(row.status == "sent" && (1..=row.ambiguous + 1).contains(&received), "{received} copies of {row:?}");
     }
     assert_eq!(copies.len(), signed_up, "a mail without a row");
-    assert_eq!(drained::dead_letters(&system).await, 0, "there are dead letters");
+    assert_eq!(inspect::dead_letters(&system).await, 0, "there are dead letters");
     let unknown: u32 = ledger.iter().map(|row| row.ambiguous).sum();
     println!("{} accepted and {signed_up} mails, {unknown} ambiguous calls", load.accepted());
 }

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use e2e::faults::{Carrier, KINDS, Kind, Sale, Script, Scripted, TEXT, number_in};
-use e2e::{Api, Options, System, drained};
+use e2e::faults::{KINDS, Kind, PlannedSend, ProviderKind, Script, Scripted, TEXT, parse_send_number};
+use e2e::{Api, Options, System, inspect};
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use serde_json::{Value, json};
@@ -23,12 +23,12 @@ const API_KEY: &str = "re_test";
 const APP: &str = "11111111-2222-4333-8444-555555555555";
 const FROM: &str = "+15005550006";
 /// Users per project who have a device of either vendor.
-const PEOPLE: u64 = 4;
+const USERS_PER_PROVIDER: u64 = 4;
 /// Maximum number of sends without an outcome.
 const WINDOW: u64 = 20_000;
 const CHUNK: u64 = 500;
 /// Projects created concurrently. Each uses database connections meanwhile.
-const AT_ONCE: usize = 16;
+const CONCURRENT_REQUESTS: usize = 16;
 /// Interval at which the test makes retries due.
 const TICK: Duration = Duration::from_millis(500);
 
@@ -96,20 +96,21 @@ impl Providers {
     /// Returns how often a provider acted on each send.
     fn copies(&self) -> BTreeMap<u64, u32> {
         let mut copies = BTreeMap::new();
-        let mut count = |carrier: &str, taken: Vec<String>| {
-            println!("  {carrier}: {} accepted", taken.len());
-            for text in taken {
-                let number = number_in(text.as_bytes()).unwrap_or_else(|| panic!("{carrier}: no number in {text}"));
+        let mut count = |provider: &str, accepted: Vec<String>| {
+            println!("  {provider}: {} accepted", accepted.len());
+            for text in accepted {
+                let number =
+                    parse_send_number(text.as_bytes()).unwrap_or_else(|| panic!("{provider}: no number in {text}"));
                 *copies.entry(number).or_default() += 1;
             }
         };
-        let texts = |taken: Vec<Value>| taken.iter().map(Value::to_string).collect::<Vec<_>>();
+        let texts = |accepted: Vec<Value>| accepted.iter().map(Value::to_string).collect::<Vec<_>>();
         count("mail over HTTP", texts(self.mail.vendor().vendor.mails()));
         count("SMTP", self.smtp.mails());
-        count("SMS", self.sms.vendor().vendor.taken().into_iter().map(|form| form["Body"].clone()).collect());
-        count("push gateway", texts(self.gateway.vendor().vendor.taken()));
-        count("APNs", texts(self.apns.vendor().vendor.taken()));
-        count("third-party push", texts(self.third.vendor().vendor.taken()));
+        count("SMS", self.sms.vendor().vendor.accepted().into_iter().map(|form| form["Body"].clone()).collect());
+        count("push gateway", texts(self.gateway.vendor().vendor.accepted()));
+        count("APNs", texts(self.apns.vendor().vendor.accepted()));
+        count("third-party push", texts(self.third.vendor().vendor.accepted()));
         copies
     }
 }
@@ -119,7 +120,7 @@ fn scripted<V>(script: &Arc<Script>, vendor: V) -> Scripted<V> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_send_has_one_outcome_whatever_goes_wrong_at_the_providers() {
+async fn each_send_has_one_outcome_despite_provider_faults() {
     let sends = number("E2E_FAULT_SENDS").unwrap_or(1_000);
     assert!(sends >= 1_000 && sends.is_multiple_of(10), "E2E_FAULT_SENDS={sends}: at least 1000, and a multiple of 10");
     // Each project has its own circuit breakers, which occasional faults keep open for a while.
@@ -127,18 +128,18 @@ async fn every_send_has_one_outcome_whatever_goes_wrong_at_the_providers() {
     let began = Instant::now();
     let providers = Providers::start(projects).await;
     let system = System::start_with(providers.options()).await;
-    let db = drained::database(&system).await;
+    let db = inspect::database(&system).await;
     let opened = (0..projects).map(|project| open(&system, &providers, project));
-    let apis: Vec<Api> = stream::iter(opened).buffered(AT_ONCE).collect().await;
+    let apis: Vec<Api> = stream::iter(opened).buffered(CONCURRENT_REQUESTS).collect().await;
     println!("{sends} sends of {projects} projects; prepared after {:?}", began.elapsed());
 
-    let mut run = Run { providers: &providers, apis: &apis, db: &db, sends, fed: 0, mended: false };
+    let mut run = Run { providers: &providers, apis: &apis, db: &db, sends, fed: 0, corrected: false };
     // An open circuit admits one call every ten seconds, which may fail, too.
     let within = Duration::from_secs(300 + sends / 100);
     let all = tokio::time::timeout(within, run.end()).await;
     assert!(all.is_ok(), "some messages had no outcome within {within:?}: {}", by_reason(&db).await);
     println!("all messages had an outcome after {:?}", began.elapsed());
-    drained::until_drained(&system, &db, Duration::from_secs(20)).await;
+    inspect::until_drained(&system, &db, Duration::from_secs(20)).await;
     balance(&providers, &apis, &db, sends).await;
 }
 
@@ -151,9 +152,9 @@ async fn by_reason(db: &Client) -> String {
 
 /// Creates a project with channels, an automation for each kind of message, and users with devices.
 async fn open(system: &System, providers: &Providers, project: u64) -> Api {
-    let api = system.another_project(&format!("Shop {project}")).await;
+    let api = system.new_project(&format!("Shop {project}")).await;
     api.put("/channels", &providers.channels(project)).await.expect(200);
-    for (event, channel) in [Carrier::Smtp, Carrier::Sms, Carrier::Apns].map(Carrier::event) {
+    for (event, channel) in [ProviderKind::Smtp, ProviderKind::Sms, ProviderKind::Apns].map(ProviderKind::event) {
         let mut template = json!({ "name": event, "channel": channel, "body": TEXT });
         if channel != "SMS" {
             template["subject"] = json!(TEXT);
@@ -164,15 +165,15 @@ async fn open(system: &System, providers: &Providers, project: u64) -> Api {
                                  "reentry": "always", "steps": steps });
         api.create("/automations", &automation).await;
     }
-    for person in 0..PEOPLE {
-        for carrier in [Carrier::Apns, Carrier::Gateway, Carrier::ThirdParty] {
-            let user = name(carrier, person);
-            let known = json!({ "email": format!("{user}@example.com"), "phone": format!("+4915112345{person}77") });
+    for n in 0..USERS_PER_PROVIDER {
+        for provider in [ProviderKind::Apns, ProviderKind::Gateway, ProviderKind::ThirdParty] {
+            let user = name(provider, n);
+            let known = json!({ "email": format!("{user}@example.com"), "phone": format!("+4915112345{n}77") });
             api.track("/users/identify", &json!({ "user_id": user, "properties": known })).await.expect(202);
-            let (platform, token) = match carrier {
-                Carrier::Apns => ("IOS", format!("aa{person:062x}")),
-                Carrier::Gateway => ("ANDROID", format!("device-{person}")),
-                _ => ("IOS", format!("00000000-0000-4000-8000-{person:012}")),
+            let (platform, token) = match provider {
+                ProviderKind::Apns => ("IOS", format!("aa{n:062x}")),
+                ProviderKind::Gateway => ("ANDROID", format!("device-{n}")),
+                _ => ("IOS", format!("00000000-0000-4000-8000-{n:012}")),
             };
             let device = json!({ "user_id": user, "platform": platform, "token": token });
             api.track("/push-tokens", &device).await.expect(202);
@@ -182,14 +183,14 @@ async fn open(system: &System, providers: &Providers, project: u64) -> Api {
     api
 }
 
-/// Returns a user whom this carrier reaches. For mail and SMS, any user will do.
-fn name(carrier: Carrier, person: u64) -> String {
-    let vendor = match carrier {
-        Carrier::Gateway => "android",
-        Carrier::ThirdParty => "third",
+/// Returns a user whom this provider reaches. For mail and SMS, any user will do.
+fn name(provider: ProviderKind, n: u64) -> String {
+    let vendor = match provider {
+        ProviderKind::Gateway => "android",
+        ProviderKind::ThirdParty => "third",
         _ => "ios",
     };
-    format!("{vendor}{person}")
+    format!("{vendor}{n}")
 }
 
 struct Run<'a> {
@@ -198,7 +199,7 @@ struct Run<'a> {
     db: &'a Client,
     sends: u64,
     fed: u64,
-    mended: bool,
+    corrected: bool,
 }
 
 #[derive(Debug)]
@@ -218,18 +219,18 @@ impl Run<'_> {
             if progress.settled == self.sends {
                 return;
             }
-            drained::bring_retries_forward(self.db).await;
+            inspect::make_retries_due(self.db).await;
             while self.fed < self.sends && self.fed - progress.settled - progress.held < WINDOW {
                 self.feed().await;
             }
-            if !self.mended && progress.held == self.sends / 10 {
+            if !self.corrected && progress.held == self.sends / 10 {
                 println!("{} messages are held because of the wrong name", progress.held);
-                self.providers.third.mend_name();
+                self.providers.third.use_correct_certificate();
                 // Saving the settings retries the held messages.
                 let last = self.apis.len() - 1;
                 let again = self.providers.channels(last as u64);
                 self.apis[last].put("/channels", &again).await.expect(200);
-                self.mended = true;
+                self.corrected = true;
             }
         }
     }
@@ -246,16 +247,16 @@ impl Run<'_> {
     async fn feed(&mut self) {
         let mut batches: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
         for number in self.fed..self.sends.min(self.fed + CHUNK) {
-            let sale = Sale::new(number, self.apis.len() as u64);
-            let event = json!({ "type": "track", "event": sale.carrier.event().0, "user_id": name(sale.carrier, number / 100 % PEOPLE),
+            let send = PlannedSend::new(number, self.apis.len() as u64);
+            let event = json!({ "type": "track", "event": send.provider.event().0, "user_id": name(send.provider, number / 100 % USERS_PER_PROVIDER),
                                 "properties": { "n": number } });
-            batches.entry(sale.project).or_default().push(event);
+            batches.entry(send.project).or_default().push(event);
         }
         let posts = batches.iter().flat_map(|(project, events)| {
             let api = &self.apis[*project as usize];
             events.chunks(100).map(move |part| async move {
-                let told = api.track("/events/batch", &json!({ "batch": part })).await.expect(202);
-                assert_eq!(told["errors"], 0, "{told}");
+                let response = api.track("/events/batch", &json!({ "batch": part })).await.expect(202);
+                assert_eq!(response["errors"], 0, "{response}");
             })
         });
         join_all(posts).await;
@@ -279,20 +280,21 @@ async fn balance(providers: &Providers, apis: &[Api], db: &Client, sends: u64) {
     for row in rows {
         let (number, count, status): (i64, i64, String) = (row.get(0), row.get(1), row.get(2));
         let (reason, ambiguous): (Option<String>, i64) = (row.get(3), row.get(4));
-        let sale = Sale::new(number.unsigned_abs(), apis.len() as u64);
-        let acted = copies.get(&sale.number).copied().unwrap_or_default();
+        let send = PlannedSend::new(number.unsigned_abs(), apis.len() as u64);
+        let acted = copies.get(&send.number).copied().unwrap_or_default();
         shown += ambiguous;
         repeats += i64::from(acted.saturating_sub(1));
-        let right = (count, status.as_str(), ambiguous) == (1, "sent", i64::from(sale.ambiguous()))
-            && sale.copies().contains(&acted);
+        let right = (count, status.as_str(), ambiguous) == (1, "sent", i64::from(send.ambiguous()))
+            && send.copies().contains(&acted);
         if !right {
-            wrong.push(format!("{sale:?}: {count} × {status} {reason:?}, {ambiguous} ambiguous, {acted} copies"));
+            wrong.push(format!("{send:?}: {count} × {status} {reason:?}, {ambiguous} ambiguous, {acted} copies"));
         }
     }
     println!("  {shown} ambiguous calls in the ledger, {repeats} repeats at the providers; injected: {injected:?}");
     assert!(wrong.is_empty(), "{} sends do not match:\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
-    let doubts = injected.iter().filter(|((kind, carrier), _)| kind.is_ambiguous() && *carrier != Carrier::MailHttp);
-    assert_eq!(shown.unsigned_abs(), doubts.map(|(_, n)| n).sum::<u64>());
+    let ambiguous_faults =
+        injected.iter().filter(|((kind, provider), _)| kind.is_ambiguous() && *provider != ProviderKind::MailHttp);
+    assert_eq!(shown.unsigned_abs(), ambiguous_faults.map(|(_, n)| n).sum::<u64>());
     assert!(repeats <= shown);
     shown_to_people(apis, db).await;
 }

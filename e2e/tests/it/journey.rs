@@ -30,7 +30,7 @@ const SOON: Duration = Duration::from_secs(20);
 const DAY: Duration = Duration::from_hours(24);
 
 /// Gateway, worker-automation and scheduler with one manual clock.
-struct Place {
+struct Programs {
     clock: Clock,
     api: Api,
     sql: tokio_postgres::Client,
@@ -38,7 +38,7 @@ struct Place {
     _servers: (TestDatabase, TestNats),
 }
 
-impl Place {
+impl Programs {
     async fn start() -> Self {
         let (database, nats) = (TestDatabase::create().await, TestNats::create().await);
         let env = Env::from_pairs([
@@ -132,91 +132,94 @@ async fn keys(store: &Store, master_keys: &MasterKeys, clock: &Clock) -> [String
 }
 
 /// Returns an example from the documentation, with IDs in place of its placeholders.
-fn example(heading: &str, words: &[(&str, &str)]) -> Value {
+fn example(heading: &str, ids: &[(&str, &str)]) -> Value {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/automations.md");
     let page = std::fs::read_to_string(path).unwrap();
-    let section = page.split(&format!("\n## {heading}\n")).nth(1).unwrap_or_else(|| panic!("docs/guide/automations.md has no section {heading}"));
+    let section = page
+        .split(&format!("\n## {heading}\n"))
+        .nth(1)
+        .unwrap_or_else(|| panic!("docs/guide/automations.md has no section {heading}"));
     let example = section.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let whole = words.iter().fold(example.to_owned(), |text, (word, id)| text.replace(word, id));
+    let whole = ids.iter().fold(example.to_owned(), |text, (placeholder, id)| text.replace(placeholder, id));
     serde_json::from_str(&whole).unwrap_or_else(|error| panic!("{error}: {whole}"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn from_a_welcome_to_the_first_order_by_every_way() {
-    let place = Place::start().await;
-    let (welcome, reminder) = (place.template("welcome").await, place.template("reminder").await);
-    let discount = place.template("discount").await;
-    let words = [("$WELCOME", &*welcome), ("$REMINDER", &*reminder), ("$DISCOUNT", &*discount)];
-    let journey = example("From a welcome to the first order", &words);
-    let automation = place.api.create("/automations", &journey).await;
+async fn welcome_journey_takes_every_path() {
+    let programs = Programs::start().await;
+    let (welcome, reminder) = (programs.template("welcome").await, programs.template("reminder").await);
+    let discount = programs.template("discount").await;
+    let ids = [("$WELCOME", &*welcome), ("$REMINDER", &*reminder), ("$DISCOUNT", &*discount)];
+    let journey = example("From a welcome to the first order", &ids);
+    let automation = programs.api.create("/automations", &journey).await;
     // Users who order early, after the reminder, and never. A second sign-up sends no second welcome.
     for user in ["early", "late", "never"] {
-        place.track(user, "signed_up").await;
+        programs.track(user, "signed_up").await;
     }
-    place.until_sent("early:welcome late:welcome never:welcome").await;
-    place.clock.advance(DAY);
-    place.track("early", "order_completed").await;
-    place.track("never", "signed_up").await;
-    place.until("SELECT count(*) FROM events", 5).await;
-    place.clock.advance(Duration::from_secs(2 * 86_400 - 1));
-    place.track("late", "looked_around").await;
-    place.until("SELECT count(*) FROM events", 6).await;
-    assert_eq!(place.sent().await, "early:welcome late:welcome never:welcome");
+    programs.until_sent("early:welcome late:welcome never:welcome").await;
+    programs.clock.advance(DAY);
+    programs.track("early", "order_completed").await;
+    programs.track("never", "signed_up").await;
+    programs.until("SELECT count(*) FROM events", 5).await;
+    programs.clock.advance(Duration::from_secs(2 * 86_400 - 1));
+    programs.track("late", "looked_around").await;
+    programs.until("SELECT count(*) FROM events", 6).await;
+    assert_eq!(programs.sent().await, "early:welcome late:welcome never:welcome");
 
-    place.clock.advance(Duration::from_secs(1));
-    place.until_sent("early:welcome late:welcome late:reminder never:welcome never:reminder").await;
-    place.until("SELECT count(*) FROM run WHERE status = 'completed'", 1).await;
-    place.clock.advance(2 * DAY);
-    place.track("late", "order_completed").await;
-    place.until("SELECT count(*) FROM run WHERE status = 'completed'", 2).await;
-    place.clock.advance(5 * DAY);
+    programs.clock.advance(Duration::from_secs(1));
+    programs.until_sent("early:welcome late:welcome late:reminder never:welcome never:reminder").await;
+    programs.until("SELECT count(*) FROM run WHERE status = 'completed'", 1).await;
+    programs.clock.advance(2 * DAY);
+    programs.track("late", "order_completed").await;
+    programs.until("SELECT count(*) FROM run WHERE status = 'completed'", 2).await;
+    programs.clock.advance(5 * DAY);
     let all = "early:welcome late:welcome late:reminder never:welcome never:reminder never:discount";
-    place.until_sent(all).await;
-    place.until("SELECT count(*) FROM run WHERE status = 'completed'", 3).await;
-    place.until("SELECT count(*) FROM timer", 0).await;
-    assert_eq!(place.sent().await, all);
-    let report = place.api.get(&format!("/automations/{automation}/report")).await.expect(200);
+    programs.until_sent(all).await;
+    programs.until("SELECT count(*) FROM run WHERE status = 'completed'", 3).await;
+    programs.until("SELECT count(*) FROM timer", 0).await;
+    assert_eq!(programs.sent().await, all);
+    let report = programs.api.get(&format!("/automations/{automation}/report")).await.expect(200);
     assert_eq!(
         (&report["entered"], &report["completed"], &report["converted"]),
         (&json!(3), &json!(3), &json!(2)),
         "{report}"
     );
-    place.shutdown.cancel();
+    programs.shutdown.cancel();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_birthday_at_nine_where_the_person_is() {
-    let place = Place::start().await;
-    let birthday = place.template("birthday").await;
+async fn birthday_automation_runs_at_nine_local_time() {
+    let programs = Programs::start().await;
+    let birthday = programs.template("birthday").await;
     // Five days from now, in a birth year that has the same day.
-    let today = place.clock.now().to_zoned(TimeZone::UTC);
+    let today = programs.clock.now().to_zoned(TimeZone::UTC);
     let day = today.date().checked_add(5.days()).unwrap();
     let born = day.checked_sub(28.years()).unwrap().to_string();
     let identify = async |user: &str, properties: Value| {
-        place.api.track("/users/identify", &json!({ "user_id": user, "properties": properties })).await.expect(202);
+        programs.api.track("/users/identify", &json!({ "user_id": user, "properties": properties })).await.expect(202);
     };
     // One user before the automation is created, one after it.
     identify("east", json!({ "birthday": born, "timezone": "Asia/Tokyo" })).await;
     identify("none", json!({ "birthday": "in May" })).await;
-    place.until("SELECT count(*) FROM users", 2).await;
-    place.api.create("/automations", &example("Every birthday", &[("$BIRTHDAY", &birthday)])).await;
+    programs.until("SELECT count(*) FROM users", 2).await;
+    programs.api.create("/automations", &example("Every birthday", &[("$BIRTHDAY", &birthday)])).await;
     identify("west", json!({ "birthday": born, "timezone": "America/New_York" })).await;
     identify("other", json!({ "birthday": "1990-06-01" })).await;
     identify("other", json!({ "birthday": null })).await;
-    place.until("SELECT count(*) FROM date_due", 2).await;
-    place.until("SELECT count(*) FROM automation WHERE dates_since IS NOT NULL", 0).await;
+    programs.until("SELECT count(*) FROM date_due", 2).await;
+    programs.until("SELECT count(*) FROM automation WHERE dates_since IS NOT NULL", 0).await;
 
     let nine = |zone: &str| day.at(9, 0, 0, 0).to_zoned(TimeZone::get(zone).unwrap()).unwrap().timestamp();
     let advance_to = |at: jiff::Timestamp| {
-        place.clock.advance(Duration::try_from(at.duration_since(place.clock.now())).unwrap());
+        programs.clock.advance(Duration::try_from(at.duration_since(programs.clock.now())).unwrap());
     };
     advance_to(nine("Asia/Tokyo"));
-    place.until_sent("east:birthday").await;
+    programs.until_sent("east:birthday").await;
     advance_to(nine("America/New_York"));
-    place.until_sent("east:birthday west:birthday").await;
+    programs.until_sent("east:birthday west:birthday").await;
     // The next occurrence is a year later.
     let next = "SELECT count(*) FROM date_due WHERE due_at > now() + interval '360 days'";
-    place.until(next, 2).await;
-    assert_eq!(place.sent().await, "east:birthday west:birthday");
-    place.shutdown.cancel();
+    programs.until(next, 2).await;
+    assert_eq!(programs.sent().await, "east:birthday west:birthday");
+    programs.shutdown.cancel();
 }

@@ -10,7 +10,7 @@ use crate::shop::Shop;
 const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_password_is_shown_and_mail_waits_until_it_is_mended() {
+async fn wrong_smtp_password_is_reported_and_mail_waits_for_the_correction() {
     let system = System::start_with(Options { mail_login: Some(("shop", "right")), ..Options::default() }).await;
     let api = &system.api;
     identify(&system, "ada", "Ada").await;
@@ -47,7 +47,7 @@ fn of<'a>(page: &'a Value, id: &str) -> &'a Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_names_reach_nobody_else() {
+async fn hostile_names_add_no_recipients() {
     let system = System::start().await;
     Shop::open(&system, 1).await;
     let names = [

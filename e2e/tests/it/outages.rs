@@ -4,40 +4,40 @@
 
 use std::time::{Duration, Instant};
 
-use e2e::drained::StoredEvents;
-use e2e::{Answer, Api, Options, System, drained};
+use e2e::inspect::StoredEvents;
+use e2e::{Api, ApiResponse, Options, System, inspect};
 use serde_json::json;
 
 use crate::shop::{Shop, event_id};
 
 /// Time limit until a client gets the error that the broker is down.
-const HEARD: Duration = Duration::from_secs(2);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit from a server's return until everything works.
-const BACK: Duration = Duration::from_secs(5);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sends single events with generated IDs, and keeps which of them were accepted.
 struct Sender {
     api: Api,
     accepted: Vec<String>,
-    refused: Vec<String>,
+    rejected: Vec<String>,
 }
 
 impl Sender {
     fn new(system: &System) -> Self {
-        Self { api: system.api.clone(), accepted: Vec::new(), refused: Vec::new() }
+        Self { api: system.api.clone(), accepted: Vec::new(), rejected: Vec::new() }
     }
 
-    async fn send(&mut self, padding: usize) -> Answer {
+    async fn send(&mut self, padding: usize) -> ApiResponse {
         let id = event_id();
         let event = json!({ "event": "page_viewed", "user_id": format!("u{}", self.accepted.len() % 16), "id": id,
                             "properties": { "padding": "x".repeat(padding) } });
         let answer = self.api.track("/events", &event).await;
-        assert!(answer.took < HEARD, "a response took {:?}: {answer:?}", answer.took);
+        assert!(answer.took < RESPONSE_TIMEOUT, "a response took {:?}: {answer:?}", answer.took);
         match answer.status {
             202 => self.accepted.push(id),
             503 => {
                 assert!((1..=60).contains(&answer.retry_after.unwrap_or(0)), "no Retry-After: {answer:?}");
-                self.refused.push(id);
+                self.rejected.push(id);
             }
             _ => panic!("{answer:?}"),
         }
@@ -54,26 +54,26 @@ impl Sender {
         }
     }
 
-    /// Sends until an event is accepted, at most for `BACK`.
-    async fn until_accepted(&mut self) {
+    /// Sends until an event is accepted, at most for `RECOVERY_TIMEOUT`.
+    async fn send_until_accepted(&mut self) {
         let back = Instant::now();
         while self.send(0).await.status != 202 {
-            assert!(back.elapsed() < BACK, "still refused {BACK:?} after the return");
+            assert!(back.elapsed() < RECOVERY_TIMEOUT, "still refused {RECOVERY_TIMEOUT:?} after the return");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         println!("accepted again after {:?}", back.elapsed());
     }
 
     /// Retries refused events, as clients do, and waits until every event is recorded exactly once.
-    async fn all_there_once(&mut self, system: &System) {
-        for id in std::mem::take(&mut self.refused) {
+    async fn check_recorded_once(&mut self, system: &System) {
+        for id in std::mem::take(&mut self.rejected) {
             let event = json!({ "event": "page_viewed", "user_id": "late", "id": id, "properties": {} });
             self.api.track("/events", &event).await.expect(202);
             self.accepted.push(id);
         }
-        let (db, all) = (drained::database(system).await, self.accepted.len() as i64);
+        let (db, all) = (inspect::database(system).await, self.accepted.len() as i64);
         let probe = async || {
-            let stored = drained::events(&db, "page_viewed").await;
+            let stored = inspect::events(&db, "page_viewed").await;
             if stored == StoredEvents::each_once(all) { Ok(()) } else { Err(format!("{stored:?} of {all}")) }
         };
         testkit::eventually(Duration::from_secs(30), probe).await;
@@ -86,7 +86,7 @@ impl Sender {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_nats_clients_are_told_to_come_back() {
+async fn nats_outage_makes_gateways_ask_for_retries() {
     let mut system = System::start().await;
     let mut sender = Sender::new(&system);
     for crash in [true, false] {
@@ -103,14 +103,14 @@ async fn without_nats_clients_are_told_to_come_back() {
         } else {
             system.nats.resume();
         }
-        sender.until_accepted().await;
-        sender.all_there_once(&system).await;
+        sender.send_until_accepted().await;
+        sender.check_recorded_once(&system).await;
     }
-    assert!(system.gateway.has_ended().is_none(), "the gateway exited");
+    assert!(system.gateway.try_exit_status().is_none(), "the gateway exited");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_postgres_events_are_accepted() {
+async fn events_are_accepted_during_a_postgres_outage() {
     let seconds = std::env::var("E2E_OUTAGE_SECONDS").ok().map_or(20, |s| s.parse().expect("E2E_OUTAGE_SECONDS"));
     let mut system = System::start().await;
     Shop::open(&system, 2).await;
@@ -131,13 +131,13 @@ async fn without_postgres_events_are_accepted() {
     let back = Instant::now();
     system.mail_to("ada@example.com", Duration::from_secs(15)).await;
     println!("mailed {:?} after the return, {} events during the outage", back.elapsed(), sender.accepted.len());
-    sender.all_there_once(&system).await;
+    sender.check_recorded_once(&system).await;
     let signed_up = system.api.get("/events?event=signed_up&limit=1").await.expect(200);
     assert_eq!(signed_up["pagination"]["total"], 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_redis_all_goes_on() {
+async fn redis_outage_does_not_affect_events() {
     let mut system = System::start().await;
     let mut sender = Sender::new(&system);
     for crash in [true, false] {
@@ -151,11 +151,11 @@ async fn without_redis_all_goes_on() {
         if crash { system.redis.start_again().await } else { system.redis.resume() }
     }
     sender.send_for(Duration::from_secs(1), 0, 202).await;
-    sender.all_there_once(&system).await;
+    sender.check_recorded_once(&system).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_stream_refuses_and_keeps_what_it_accepted() {
+async fn full_stream_rejects_events_and_keeps_accepted_ones() {
     let mut system = System::start_with(Options::default().env("INGEST_MAX_BYTES", 1_048_576)).await;
     system.automation.stop().await;
     let mut sender = Sender::new(&system);
@@ -167,12 +167,12 @@ async fn a_full_stream_refuses_and_keeps_what_it_accepted() {
 
     // Once they are applied, the scheduler frees space in the stream, at its start and every minute.
     system.automation.start().await;
-    let db = drained::database(&system).await;
+    let db = inspect::database(&system).await;
     let all = sender.accepted.len() as i64;
-    let stored = async || drained::events(&db, "page_viewed").await == StoredEvents::each_once(all);
+    let stored = async || inspect::events(&db, "page_viewed").await == StoredEvents::each_once(all);
     testkit::eventually_true("all accepted events are stored", Duration::from_secs(20), stored).await;
     system.scheduler.stop().await;
     system.scheduler.start().await;
-    sender.until_accepted().await;
-    sender.all_there_once(&system).await;
+    sender.send_until_accepted().await;
+    sender.check_recorded_once(&system).await;
 }

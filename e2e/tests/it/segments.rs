@@ -18,7 +18,7 @@ async fn automation(system: &System, trigger: &str, segment: &str, event: &str) 
     system.api.create("/automations", &new).await
 }
 
-async fn kept(system: &System, segment: &str) {
+async fn wait_until_kept(system: &System, segment: &str) {
     let is_kept = |segment: &Value| segment["membership"]["status"] == "kept";
     system.api.until(&format!("/segments/{segment}"), SOON, is_kept).await;
 }
@@ -29,16 +29,16 @@ async fn entered(system: &System, automation: &str, runs: i64, within: Duration)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn people_come_and_go_by_what_they_do_and_by_the_passing_of_time() {
+async fn segment_members_change_by_events_and_time() {
     let system = System::start().await;
     let rules = json!([
         { "field": "plan", "operator": "eq", "value": "pro" },
         { "field": "event:order_completed", "operator": "did", "value": { "within": "1m" } },
     ]);
     let segment = system.api.create("/segments", &json!({ "name": "Buyers", "rules": rules })).await;
-    let came = automation(&system, "SEGMENT_ENTER", &segment, "came").await;
+    let on_enter = automation(&system, "SEGMENT_ENTER", &segment, "came").await;
     let left = automation(&system, "SEGMENT_EXIT", &segment, "left").await;
-    kept(&system, &segment).await;
+    wait_until_kept(&system, &segment).await;
 
     let shopper = json!({ "user_id": "ada", "properties": { "plan": "pro" } });
     system.api.track("/users/identify", &shopper).await.expect(202);
@@ -47,12 +47,12 @@ async fn people_come_and_go_by_what_they_do_and_by_the_passing_of_time() {
     let ago = rfc3339(Clock::system().now() - SignedDuration::from_secs(50));
     let order = json!({ "user_id": "ada", "event": "order_completed", "timestamp": ago });
     system.api.track("/events", &order).await.expect(202);
-    entered(&system, &came, 1, SOON).await;
+    entered(&system, &on_enter, 1, SOON).await;
     let took = ordered.elapsed();
     assert!(took < Duration::from_secs(3), "started only after {took:?}");
     entered(&system, &left, 1, Duration::from_mins(1)).await;
     assert!(ordered.elapsed() < Duration::from_secs(40), "left only after {:?}", ordered.elapsed());
     let segment = system.api.get(&format!("/segments/{segment}")).await.expect(200);
     assert_eq!(segment["userCount"], 0);
-    entered(&system, &came, 1, SOON).await;
+    entered(&system, &on_enter, 1, SOON).await;
 }

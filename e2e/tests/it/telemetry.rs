@@ -25,11 +25,11 @@ fn names(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_metric_is_documented_and_counted_by_some_program() {
+fn every_metric_is_documented_and_recorded() {
     let documented = names(&text("docs/reference/metrics.md"));
     let listed: BTreeSet<String> = Metric::ALL.iter().map(|metric| metric.name().to_owned()).collect();
     assert_eq!(documented, listed, "docs/reference/metrics.md and Metric::ALL differ");
-    let code: String = sources::of_programs()
+    let code: String = sources::program_sources()
         .into_iter()
         .filter(|source| !source.path.ends_with("metric_name.rs"))
         .map(|source| source.text)
@@ -45,7 +45,7 @@ fn every_metric_is_documented_and_counted_by_some_program() {
 }
 
 #[test]
-fn the_dashboard_and_the_alerts_ask_for_metrics_that_there_are() {
+fn dashboard_and_alerts_query_existing_metrics() {
     let mut known = BTreeSet::new();
     for metric in Metric::ALL {
         match metric.kind() {
@@ -56,21 +56,21 @@ fn the_dashboard_and_the_alerts_ask_for_metrics_that_there_are() {
     let dashboard = text("deploy/grafana/dashboard.json");
     let shown = names(&dashboard);
     serde_json::from_str::<serde_json::Value>(&dashboard).unwrap();
-    for (place, asked) in [("the dashboard", &shown), ("the alerts", &names(&text("deploy/prometheus/alerts.yml")))] {
-        let unknown: Vec<&String> = asked.iter().filter(|name| !known.contains(*name)).collect();
-        assert!(!asked.is_empty() && unknown.is_empty(), "{place} query unknown metrics: {unknown:?}");
+    for (place, queried) in [("the dashboard", &shown), ("the alerts", &names(&text("deploy/prometheus/alerts.yml")))] {
+        let unknown: Vec<&String> = queried.iter().filter(|name| !known.contains(*name)).collect();
+        assert!(!queried.is_empty() && unknown.is_empty(), "{place} query unknown metrics: {unknown:?}");
     }
     let missing: Vec<&str> = Metric::ALL.iter().map(|m| m.name()).filter(|name| !dashboard.contains(name)).collect();
     assert!(missing.is_empty(), "the dashboard does not show {missing:?}");
 }
 
 #[test]
-fn every_alert_has_its_runbook() {
+fn every_alert_has_a_runbook() {
     let (alerts, runbooks) = (text("deploy/prometheus/alerts.yml"), text("docs/operate/runbooks.md"));
     let named: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
-    let told: Vec<&str> = runbooks.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let documented: Vec<&str> = runbooks.lines().filter_map(|line| line.strip_prefix("## ")).collect();
     assert!(!named.is_empty());
-    assert_eq!(named, told, "runbooks and alerts differ, or are in another order");
+    assert_eq!(named, documented, "runbooks and alerts differ, or are in another order");
     for name in named {
         assert!(alerts.contains(&format!("runbook: docs/operate/runbooks.md#{}\n", name.to_lowercase())), "{name}");
     }

@@ -14,7 +14,7 @@ const SOON: Duration = Duration::from_secs(20);
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
 
-pub fn traced(receiver: &ProviderServer<OtlpReceiver>, sampler: &str) -> Options {
+pub fn tracing_options(receiver: &ProviderServer<OtlpReceiver>, sampler: &str) -> Options {
     Options::default()
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url())
         .env("OTEL_BSP_SCHEDULE_DELAY", 100)
@@ -26,14 +26,14 @@ fn hops<'a>(trace: &'a [ReceivedSpan], service: &str, name: &str) -> Vec<&'a Rec
     trace.iter().filter(|span| span.service == service && span.name == name).collect()
 }
 
-fn behind(span: &ReceivedSpan, parents: &[&ReceivedSpan]) -> bool {
+fn is_child_of(span: &ReceivedSpan, parents: &[&ReceivedSpan]) -> bool {
     parents.iter().any(|parent| parent.span_id == span.parent_id)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_trace_shows_every_hop_of_an_event() {
+async fn trace_shows_every_hop_of_an_event() {
     let receiver = ProviderServer::start(OtlpReceiver::default()).await;
-    let system = System::start_with(traced(&receiver, "parentbased_always_off")).await;
+    let system = System::start_with(tracing_options(&receiver, "parentbased_always_off")).await;
     let shop = Shop::open(&system, 1).await;
     let batch = |user: &str| {
         json!({ "batch": [
@@ -45,7 +45,7 @@ async fn a_trace_shows_every_hop_of_an_event() {
     // This request carries no trace context.
     system.api.track("/events/batch", &batch("bob")).await.expect(202);
     let parent = format!("00-{TRACE}-{CALLER}-01");
-    system.api.traced("/events/batch", &batch("ada"), &parent).await.expect(202);
+    system.api.track_traced("/events/batch", &batch("ada"), &parent).await.expect(202);
     shop.mails("ada@example.com", 2, SOON).await;
     shop.mails("bob@example.com", 2, SOON).await;
 
@@ -66,30 +66,30 @@ async fn a_trace_shows_every_hop_of_an_event() {
         (CALLER, "202")
     );
     let published = hops(&trace, gateway, "publish INGEST");
-    assert!(published.len() == 1 && behind(published[0], &request), "{trace:#?}");
+    assert!(published.len() == 1 && is_child_of(published[0], &request), "{trace:#?}");
     let recorded = hops(&trace, automation, "record");
-    assert!(!recorded.is_empty() && recorded.iter().all(|span| behind(span, &request)), "{trace:#?}");
+    assert!(!recorded.is_empty() && recorded.iter().all(|span| is_child_of(span, &request)), "{trace:#?}");
     // Both automations' runs start as children of the recording; the waiting run continues as a child of its own start.
     let runs = hops(&trace, automation, "run");
-    let (started, went_on): (Vec<&ReceivedSpan>, Vec<&ReceivedSpan>) =
-        runs.iter().copied().partition(|run| behind(run, &recorded));
-    assert!(started.len() == 2 && went_on.len() == 1 && behind(went_on[0], &started), "{trace:#?}");
-    assert!(went_on[0].began_ns - request[0].began_ns >= 900_000_000, "the run did not wait for a second");
+    let (started, continued): (Vec<&ReceivedSpan>, Vec<&ReceivedSpan>) =
+        runs.iter().copied().partition(|run| is_child_of(run, &recorded));
+    assert!(started.len() == 2 && continued.len() == 1 && is_child_of(continued[0], &started), "{trace:#?}");
+    assert!(continued[0].began_ns - request[0].began_ns >= 900_000_000, "the run did not wait for a second");
     // Messages are queued in the transaction of their run, so there is no publish span.
     assert!(hops(&trace, automation, "publish SEND").is_empty(), "{trace:#?}");
     let delivered = hops(&trace, delivery, "deliver");
     assert!(
-        delivered.iter().all(|span| behind(span, &runs) && span.attributes["rekindle.status"] == "sent"),
+        delivered.iter().all(|span| is_child_of(span, &runs) && span.attributes["rekindle.status"] == "sent"),
         "{trace:#?}"
     );
     for name in ["claim", "call provider"] {
         let parts = hops(&trace, delivery, name);
-        assert!(parts.len() == 2 && parts.iter().all(|span| behind(span, &delivered)), "{name}: {trace:#?}");
+        assert!(parts.len() == 2 && parts.iter().all(|span| is_child_of(span, &delivered)), "{name}: {trace:#?}");
     }
     for call in hops(&trace, delivery, "call provider") {
-        let told = |key: &str| call.attributes[key].as_str();
+        let attribute = |key: &str| call.attributes[key].as_str();
         assert_eq!(
-            (told("rekindle.provider"), told("rekindle.outcome"), call.failure.as_str()),
+            (attribute("rekindle.provider"), attribute("rekindle.outcome"), call.failure.as_str()),
             ("smtp", "accepted", "")
         );
         assert!(call.ended_ns > call.began_ns);
@@ -99,9 +99,9 @@ async fn a_trace_shows_every_hop_of_an_event() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_receiver_that_is_away_keeps_nobody_waiting() {
+async fn unavailable_trace_receiver_delays_nothing() {
     let receiver = ProviderServer::start(OtlpReceiver::default()).await;
-    let options = traced(&receiver, "always_on");
+    let options = tracing_options(&receiver, "always_on");
     drop(receiver);
     let system = System::start_with(options).await;
     let shop = Shop::open(&system, 1).await;

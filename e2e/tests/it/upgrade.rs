@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 use cli::provision::Provision;
 use database::config::DatabaseConfig;
 use database::migrate::{self, LOCK_TIMEOUT, MIGRATIONS, Migration, known_version};
-use e2e::{System, drained};
+use e2e::{System, inspect};
 use futures_util::future::join_all;
 use kernel::clock::Clock;
-use runtime::startup::WAITING;
+use runtime::startup::NOT_CONNECTED;
 use serde_json::json;
 use testkit::eventually;
 use tokio_postgres::Client;
 
-use crate::rolling::{self, CLIENTS, Rolled};
+use crate::rolling::{self, CLIENTS, RollingResult};
 use crate::shop::Shop;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -70,8 +70,8 @@ async fn longest_wait(db: Client, over: &AtomicBool) -> Duration {
 
 /// Applies the next version's migrations while a report reads longer than the migrator's lock timeout.
 async fn migrate_behind_a_report(system: &System) -> Duration {
-    let mut reader = drained::database(system).await;
-    let db = drained::database(system).await;
+    let mut reader = inspect::database(system).await;
+    let db = inspect::database(system).await;
     let report = reader.transaction().await.expect("a transaction");
     report.query_one("SELECT count(*) FROM events", &[]).await.expect("a report");
     let began = Instant::now();
@@ -84,21 +84,26 @@ async fn migrate_behind_a_report(system: &System) -> Duration {
     for _ in 0..2 {
         eventually(SOON, async || if migrator_waits(&db).await { Ok(()) } else { Err("the migrator is not waiting") })
             .await;
-        eventually(SOON, async || if migrator_waits(&db).await { Err("the migrator is still waiting") } else { Ok(()) }).await;
+        eventually(
+            SOON,
+            async || if migrator_waits(&db).await { Err("the migrator is still waiting") } else { Ok(()) },
+        )
+        .await;
     }
     report.rollback().await.expect("ending the report");
-    let applied = migrating.await.expect("the migrator panicked").unwrap_or_else(|error| panic!("migrating: {error:#}"));
+    let applied =
+        migrating.await.expect("the migrator panicked").unwrap_or_else(|error| panic!("migrating: {error:#}"));
     assert_eq!(applied.len(), EXPANDING.len());
     began.elapsed()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upgrade_under_load_cuts_nobody_off_and_loses_and_repeats_nothing() {
+async fn upgrade_under_load_loses_and_repeats_nothing() {
     let mut system = System::start().await;
     Shop::open(&system, 2).await;
-    let db = drained::database(&system).await;
-    let watch = drained::database(&system).await;
-    let mut second = rolling::Second::start(&system).await;
+    let db = inspect::database(&system).await;
+    let watch = inspect::database(&system).await;
+    let mut second = rolling::SecondInstances::start(&system).await;
     let gateways = [system.api.clone(), second.api.clone()];
 
     let over = AtomicBool::new(false);
@@ -116,7 +121,7 @@ async fn an_upgrade_under_load_cuts_nobody_off_and_loses_and_repeats_nothing() {
     assert!(waited > Duration::ZERO, "no program waited for the migrator, so the test proves nothing");
     assert!(waited < LOCK_TIMEOUT + MARGIN, "a program waited for {waited:?}");
 
-    Rolled { seen, restarts, took: began.elapsed() }.check(&system, &db).await;
+    RollingResult { seen, restarts, took: began.elapsed() }.check(&system, &db).await;
     let sql = "SELECT count(*) FROM events WHERE made_up IS NULL";
     let events: i64 = db.query_one(sql, &[]).await.expect("the new column").get(0);
     assert!(events > 0);
@@ -125,9 +130,9 @@ async fn an_upgrade_under_load_cuts_nobody_off_and_loses_and_repeats_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn programs_that_a_migration_leaves_behind_hold_it_up_and_never_work_on_it() {
+async fn incompatible_programs_delay_a_migration_and_never_use_its_schema() {
     let mut system = System::start().await;
-    let db = drained::database(&system).await;
+    let db = inspect::database(&system).await;
     let contracting = next(&["ALTER TABLE project DROP COLUMN tracking;"], known_version() + 1);
     let config = database(&system);
     let migrate = async || migrate::apply(&config, &Clock::system(), &contracting).await;
@@ -142,18 +147,22 @@ async fn programs_that_a_migration_leaves_behind_hold_it_up_and_never_work_on_it
     let version = known_version() + 1;
     db.execute(sql, &[&version]).await.expect("a row");
     for program in [&mut system.gateway, &mut system.automation, &mut system.delivery, &mut system.scheduler] {
-        let status = tokio::time::timeout(SOON, program.ended()).await;
+        let status = tokio::time::timeout(SOON, program.wait_for_exit()).await;
         let status = status.unwrap_or_else(|_| panic!("{} is still running", program.name()));
-        assert_eq!(status.code(), Some(migrate::EXIT_SCHEMA), "{}", program.log_end());
-        assert!(program.log_end().contains("upgrade the program"), "{}", program.log_end());
+        assert_eq!(status.code(), Some(migrate::EXIT_SCHEMA), "{}", program.log_tail());
+        assert!(program.log_tail().contains("upgrade the program"), "{}", program.log_tail());
         // A restarted program exits at once.
         program.launch();
-        assert_eq!(program.ended().await.code(), Some(migrate::EXIT_SCHEMA), "{}", program.log_end());
+        assert_eq!(program.wait_for_exit().await.code(), Some(migrate::EXIT_SCHEMA), "{}", program.log_tail());
     }
 
     db.execute("DELETE FROM schema_migration WHERE version = $1", &[&version]).await.expect("no row");
     assert_eq!(migrate().await.expect("no program is running"), [version]);
-    let error = Provision::new(&system.postgres.url()).expect("a valid database URL").migrate().await.expect_err("the schema is newer");
+    let error = Provision::new(&system.postgres.url())
+        .expect("a valid database URL")
+        .migrate()
+        .await
+        .expect_err("the schema is newer");
     assert!(error.to_string().contains("upgrade the program"), "{error:#}");
 }
 
@@ -164,10 +173,10 @@ async fn taken(system: &System) {
 
 /// Starts the newer programs before their migration.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn programs_that_come_before_their_migration_wait_and_begin_by_themselves() {
+async fn programs_started_before_their_migration_wait_for_it() {
     let mut system = System::start().await;
     system.stop_programs().await;
-    let db = drained::database(&system).await;
+    let db = inspect::database(&system).await;
     // The state before the first migration.
     db.batch_execute("ALTER TABLE schema_migration RENAME TO kept").await.expect("renaming the table");
     for program in [&mut system.gateway, &mut system.automation, &mut system.delivery, &mut system.scheduler] {
@@ -176,21 +185,22 @@ async fn programs_that_come_before_their_migration_wait_and_begin_by_themselves(
     for program in [&system.gateway, &system.automation, &system.delivery, &system.scheduler] {
         let waiting = async || {
             let log = std::fs::read_to_string(program.log()).map_err(|error| error.to_string())?;
-            let line = log.lines().find(|line| line.contains("waiting for the schema")).ok_or("the program is not waiting")?;
+            let line =
+                log.lines().find(|line| line.contains("waiting for the schema")).ok_or("the program is not waiting")?;
             assert!(line.contains("run `rekindle migrate`"), "{line}");
             Ok::<_, String>(())
         };
         eventually(SOON, waiting).await;
-        assert_eq!(program.probed("/healthz").await.0, 200, "{} is not alive", program.name());
-        let (status, why) = program.probed("/readyz").await;
-        assert!(status == 503 && why.starts_with(WAITING), "{}: {status} {why}", program.name());
+        assert_eq!(program.probe("/healthz").await.0, 200, "{} is not alive", program.name());
+        let (status, why) = program.probe("/readyz").await;
+        assert!(status == 503 && why.starts_with(NOT_CONNECTED), "{}: {status} {why}", program.name());
     }
     // The gateway does not listen before it can answer.
     let address = system.origin.trim_start_matches("http://");
     assert!(tokio::net::TcpStream::connect(address).await.is_err(), "the gateway listens without a schema");
     db.batch_execute("ALTER TABLE kept RENAME TO schema_migration").await.expect("restoring the table's name");
     for program in [&mut system.gateway, &mut system.automation, &mut system.delivery, &mut system.scheduler] {
-        program.ready().await;
+        program.wait_until_ready().await;
     }
     taken(&system).await;
 }

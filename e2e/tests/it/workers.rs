@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use e2e::{Api, Options, System, drained};
+use e2e::{Api, Options, System, inspect};
 use serde_json::json;
 use testkit::eventually;
 use tokio_postgres::Client;
@@ -13,7 +13,7 @@ const USERS: usize = 6;
 const UPDATES: usize = 1_000;
 const BATCH: usize = 20;
 /// Time limit from a worker's death until its partitions are read again and everything is applied.
-const TAKEN_OVER: Duration = Duration::from_secs(15);
+const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Sends `UPDATES` numbered updates of one user in order, each with an event. Each removes the property that its
 /// predecessor set, so an update applied out of order or twice leaves a permanent trace.
@@ -57,11 +57,11 @@ async fn all_applied(system: &System, within: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_is_killed_is_replaced_in_time_and_order_is_kept() {
+async fn killed_worker_is_replaced_in_time_and_order_is_kept() {
     // Uses the default leases.
     let mut system = System::start().await;
-    let db = drained::database(&system).await;
-    let mut second = system.another("worker-automation", "second");
+    let db = inspect::database(&system).await;
+    let mut second = system.new_program("worker-automation", "second");
     second.start().await;
     owners(&db, 2, Duration::from_secs(20)).await;
 
@@ -76,17 +76,17 @@ async fn a_worker_that_is_killed_is_replaced_in_time_and_order_is_kept() {
         Instant::now()
     };
     let (_, killed) = tokio::join!(sending, killing);
-    all_applied(&system, TAKEN_OVER).await;
+    all_applied(&system, TAKEOVER_TIMEOUT).await;
     println!("all applied {:?} after the kill", killed.elapsed());
-    assert!(killed.elapsed() < TAKEN_OVER, "{:?} after the kill", killed.elapsed());
+    assert!(killed.elapsed() < TAKEOVER_TIMEOUT, "{:?} after the kill", killed.elapsed());
     owners(&db, 1, Duration::from_secs(1)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_was_paused_for_longer_than_its_lease_changes_nothing() {
+async fn worker_paused_beyond_its_lease_changes_nothing() {
     let system = System::start_with(Options::default().env("PARTITION_LEASE_MS", 500)).await;
-    let db = drained::database(&system).await;
-    let mut second = system.another("worker-automation", "second");
+    let db = inspect::database(&system).await;
+    let mut second = system.new_program("worker-automation", "second");
     second.start().await;
     owners(&db, 2, Duration::from_secs(10)).await;
 
@@ -97,7 +97,7 @@ async fn a_worker_that_was_paused_for_longer_than_its_lease_changes_nothing() {
         for paused in [&system.automation, &second].repeat(4) {
             // The worker stops at an arbitrary point. When it resumes, the other worker owns its partitions.
             paused.suspend().await;
-            owners(&db, 1, TAKEN_OVER).await;
+            owners(&db, 1, TAKEOVER_TIMEOUT).await;
             paused.resume().await;
             owners(&db, 2, Duration::from_secs(10)).await;
         }
@@ -107,6 +107,6 @@ async fn a_worker_that_was_paused_for_longer_than_its_lease_changes_nothing() {
         Instant::now()
     });
     println!("the last pause ended {:?} ago", paused.elapsed());
-    all_applied(&system, TAKEN_OVER).await;
-    assert_eq!(drained::dead_letters(&system).await, 0);
+    all_applied(&system, TAKEOVER_TIMEOUT).await;
+    assert_eq!(inspect::dead_letters(&system).await, 0);
 }

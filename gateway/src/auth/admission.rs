@@ -10,7 +10,7 @@ use store_projects::members::{self, Membership, Role};
 use uuid::Uuid;
 
 use super::caller::Caller;
-use super::key_cache::KnownKey;
+use super::key_cache::CachedKey;
 use super::session::{self, Session};
 use super::state::Auth;
 use super::{header, origins};
@@ -20,7 +20,7 @@ use crate::http::request::Request;
 use crate::limits::rate_limit::{Allowance, Lane, PublicKey, RateLimits};
 use crate::router::Access;
 
-const NO_KEY: ApiError = ApiError::Unauthorized(
+const INVALID_KEY: ApiError = ApiError::Unauthorized(
     "invalid or missing API key: send one as `x-api-key: <key>` or `Authorization: Bearer <key>`",
 );
 
@@ -40,7 +40,7 @@ impl Admission {
         match &self.caller {
             Caller::Key(key) if key.key_type == KeyType::Public => match key.settings.rate_limit {
                 Some(of_key) if of_key < limit => {
-                    limits.take_of_key(project, limit, PublicKey { id: key.id, limit: of_key }).await
+                    limits.take_for_key(project, limit, PublicKey { id: key.id, limit: of_key }).await
                 }
                 _ => limits.take(project, limit, Lane::Public).await,
             },
@@ -59,60 +59,62 @@ pub async fn admit(
     in_path: Option<&str>,
 ) -> Result<Admission, ApiError> {
     match header::key(request.headers) {
-        Some(text) if access.takes_keys() => by_key(auth, request, text, access).await,
-        given => match session::of(auth, request).await? {
+        Some(text) if access.accepts_keys() => by_key(auth, request, text, access).await,
+        given => match session::authenticate(auth, request).await? {
             Some(session) => by_session(auth, request, session, access, in_path).await,
             None => Err(match given {
-                Some(text) => key_in_place_of_session(auth, request, text).await?,
-                None if access.takes_keys() => NO_KEY,
-                None => session::MISSING,
+                Some(text) => key_not_accepted(auth, request, text).await?,
+                None if access.accepts_keys() => INVALID_KEY,
+                None => session::SESSION_REQUIRED,
             }),
         },
     }
 }
 
 /// Returns the session of a request outside of any project. Fails with 401 or 403 for all other callers.
-pub async fn logged_in(auth: &Auth, request: &Request<'_>) -> Result<Session, ApiError> {
-    match (session::of(auth, request).await?, header::key(request.headers)) {
+pub async fn require_session(auth: &Auth, request: &Request<'_>) -> Result<Session, ApiError> {
+    match (session::authenticate(auth, request).await?, header::key(request.headers)) {
         (Some(session), _) => {
             auth.account_limit.take(&session.account.id)?;
             Ok(session)
         }
-        (None, Some(text)) => Err(key_in_place_of_session(auth, request, text).await?),
-        (None, None) => Err(session::MISSING),
+        (None, Some(text)) => Err(key_not_accepted(auth, request, text).await?),
+        (None, None) => Err(session::SESSION_REQUIRED),
     }
 }
 
-async fn known(auth: &Auth, request: &Request<'_>, text: &str) -> Result<Arc<KnownKey>, ApiError> {
-    if !api_keys::looks_like_key(text) {
-        return Err(NO_KEY);
+async fn find_key(auth: &Auth, request: &Request<'_>, text: &str) -> Result<Arc<CachedKey>, ApiError> {
+    if !api_keys::has_key_format(text) {
+        return Err(INVALID_KEY);
     }
     let (keys, hash) = (&auth.keys, api_keys::hash(text));
-    if !keys.is_known(&hash) {
-        auth.check_refusals(request)?;
+    if !keys.is_cached(&hash) {
+        auth.check_auth_failures(request)?;
     }
-    keys.find(&auth.store, &hash).await?.ok_or(NO_KEY)
+    keys.find(&auth.store, &hash).await?.ok_or(INVALID_KEY)
 }
 
 async fn by_key(auth: &Auth, request: &Request<'_>, text: &str, access: Access) -> Result<Admission, ApiError> {
-    let key = known(auth, request, text).await?;
+    let key = find_key(auth, request, text).await?;
     if key.key_type == KeyType::Public && access != Access::Public {
-        return Err(ApiError::Forbidden("this route requires a secret key (sk_live_…); the key that was sent is public"));
+        return Err(ApiError::Forbidden(
+            "this route requires a secret key (sk_live_…); the key that was sent is public",
+        ));
     }
     if let Some(origin) = request.headers.get(ORIGIN)
-        && !origins::allow(&key.settings.allowed_origins, origin.as_bytes())
+        && !origins::is_allowed(&key.settings.allowed_origins, origin.as_bytes())
     {
         return Err(ApiError::Forbidden(
             "this key is not allowed from the origin of this page; an ADMIN can add the origin to the key's allowed origins",
         ));
     }
-    key.used(request.received_ms);
+    key.record_use(request.received_ms);
     Ok(Admission { project: key.project, owner: key.owner, rate_limit: key.rate_limit, caller: Caller::Key(key) })
 }
 
 /// Returns the error for an API key on a route that takes only sessions: 403 if the key is valid, 401 otherwise.
-async fn key_in_place_of_session(auth: &Auth, request: &Request<'_>, text: &str) -> Result<ApiError, ApiError> {
-    known(auth, request, text).await?;
+async fn key_not_accepted(auth: &Auth, request: &Request<'_>, text: &str) -> Result<ApiError, ApiError> {
+    find_key(auth, request, text).await?;
     Ok(ApiError::Forbidden("this route does not accept API keys: log in with POST /auth/login"))
 }
 

@@ -9,11 +9,11 @@ use store_projects::audit::Actor;
 use store_projects::members::Role;
 use uuid::Uuid;
 
-use super::key_cache::KnownKey;
+use super::key_cache::CachedKey;
 
 #[derive(Clone)]
 pub enum Caller {
-    Key(Arc<KnownKey>),
+    Key(Arc<CachedKey>),
     Member { account: Account, role: Role },
 }
 

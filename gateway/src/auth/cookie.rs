@@ -19,13 +19,13 @@ pub fn value(headers: &HeaderMap, secure: bool) -> Option<&str> {
 }
 
 /// Returns a `Set-Cookie` value that stores the session for `max_age`.
-pub fn set(value: &str, lasts: Duration, secure: bool) -> String {
+pub fn set(value: &str, max_age: Duration, secure: bool) -> String {
     let attribute = if secure { "; Secure" } else { "" };
-    format!("{}={value}; Path=/; Max-Age={}; HttpOnly; SameSite=Lax{attribute}", name(secure), lasts.as_secs())
+    format!("{}={value}; Path=/; Max-Age={}; HttpOnly; SameSite=Lax{attribute}", name(secure), max_age.as_secs())
 }
 
 /// Returns a `Set-Cookie` value that deletes the session.
-pub fn removed(secure: bool) -> String {
+pub fn clear(secure: bool) -> String {
     set("", Duration::ZERO, secure)
 }
 
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sessions_value_is_found_among_others() {
+    fn session_cookie_is_found_among_other_cookies() {
         for (header, expected) in [
             ("session=abc", Some("abc")),
             ("a=1; session=abc; b=2", Some("abc")),
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn over_tls_only_the_prefixed_cookie_counts() {
+    fn only_the_prefixed_cookie_is_read_over_tls() {
         let headers = HeaderMap::from_iter([(COOKIE, HeaderValue::from_static("session=planted; __Host-session=own"))]);
         assert_eq!(value(&headers, true), Some("own"));
         let planted = HeaderMap::from_iter([(COOKIE, HeaderValue::from_static("session=planted"))]);
@@ -60,11 +60,11 @@ mod tests {
     }
 
     #[test]
-    fn scripts_and_other_sites_do_not_get_it() {
+    fn session_cookie_is_http_only_and_same_site() {
         let cookie = set("v", Duration::from_mins(1), false);
         assert_eq!(cookie, "session=v; Path=/; Max-Age=60; HttpOnly; SameSite=Lax");
         let secure = set("v", Duration::from_mins(1), true);
         assert_eq!(secure, "__Host-session=v; Path=/; Max-Age=60; HttpOnly; SameSite=Lax; Secure");
-        assert!(removed(false).contains("Max-Age=0"));
+        assert!(clear(false).contains("Max-Age=0"));
     }
 }

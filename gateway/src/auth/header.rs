@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_headers_are_read() {
+    fn key_is_read_from_either_header() {
         for (name, value, expected) in [
             ("x-api-key", "k1", Some("k1")),
             ("x-api-key", "  k1 ", Some("k1")),

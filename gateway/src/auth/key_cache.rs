@@ -17,22 +17,22 @@ use store_projects::projects::ProjectRules;
 use tokio::sync::Semaphore;
 
 /// How long a key stays valid without confirmation from the database.
-const UNCONFIRMED: Duration = Duration::from_hours(1);
+const MAX_UNCONFIRMED: Duration = Duration::from_hours(1);
 /// How long an unknown key is cached.
-const ABSENT: Duration = Duration::from_secs(5);
+const ABSENT_TTL: Duration = Duration::from_secs(5);
 const CAPACITY: usize = 100_000;
 /// Maximum concurrent lookups: lookups of made-up keys must not take all database connections.
-const LOOKUPS: usize = 4;
+const MAX_LOOKUPS: usize = 4;
 /// How long a lookup waits for a permit.
-const TURN: Duration = Duration::from_millis(1_500);
+const PERMIT_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// Timeout of a lookup.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Minimum time between two recorded uses of a key, in milliseconds. Otherwise every request would write to the same cache line.
-const NOTED: i64 = 1_000;
+const MIN_USE_INTERVAL_MS: i64 = 1_000;
 
 /// A valid key and the time of its last use.
-pub struct KnownKey {
+pub struct CachedKey {
     key: ActiveKey,
     uses: Arc<Uses>,
 }
@@ -44,7 +44,7 @@ struct Uses {
     written: AtomicI64,
 }
 
-impl std::ops::Deref for KnownKey {
+impl std::ops::Deref for CachedKey {
     type Target = ActiveKey;
 
     fn deref(&self) -> &ActiveKey {
@@ -52,20 +52,20 @@ impl std::ops::Deref for KnownKey {
     }
 }
 
-impl KnownKey {
+impl CachedKey {
     fn new(key: ActiveKey) -> Self {
         Self { key, uses: Arc::default() }
     }
 
     /// Records a use of the key.
-    pub fn used(&self, now_ms: i64) {
-        if now_ms - self.uses.latest.load(Ordering::Relaxed) >= NOTED {
+    pub fn record_use(&self, now_ms: i64) {
+        if now_ms - self.uses.latest.load(Ordering::Relaxed) >= MIN_USE_INTERVAL_MS {
             self.uses.latest.store(now_ms, Ordering::Relaxed);
         }
     }
 
     /// Records that uses up to `at` are in the database.
-    pub fn written(&self, at: Timestamp) {
+    pub fn mark_written(&self, at: Timestamp) {
         self.uses.written.fetch_max(at.as_millisecond(), Ordering::Relaxed);
     }
 
@@ -78,31 +78,31 @@ impl KnownKey {
 }
 
 #[derive(Clone)]
-struct Known {
-    key: Arc<KnownKey>,
+struct Entry {
+    key: Arc<CachedKey>,
     loaded: Instant,
 }
 
 pub struct KeyCache {
-    known: Cache<KeyHash, Known>,
+    entries: Cache<KeyHash, Entry>,
     absent: Cache<KeyHash, Instant>,
     started: Instant,
     /// When the database last confirmed the cache, in milliseconds after `started`.
     confirmed_ms: AtomicU64,
     /// Counts invalidations: a lookup that began before one is not cached after it.
-    forgotten: AtomicU64,
-    turns: Semaphore,
+    invalidations: AtomicU64,
+    lookup_permits: Semaphore,
 }
 
 impl Default for KeyCache {
     fn default() -> Self {
         Self {
-            known: Cache::new(CAPACITY),
+            entries: Cache::new(CAPACITY),
             absent: Cache::new(CAPACITY / 10),
             started: Instant::now(),
             confirmed_ms: AtomicU64::new(0),
-            forgotten: AtomicU64::new(0),
-            turns: Semaphore::new(LOOKUPS),
+            invalidations: AtomicU64::new(0),
+            lookup_permits: Semaphore::new(MAX_LOOKUPS),
         }
     }
 }
@@ -111,12 +111,12 @@ impl KeyCache {
     /// Returns the active key with this hash, or `None` if there is none.
     ///
     /// Fails if the key is not cached and the database is unavailable or has too many lookups in flight.
-    pub async fn find(&self, store: &Store, hash: &KeyHash) -> Result<Option<Arc<KnownKey>>, StoreError> {
-        if let Some(known) = self.known.get(hash) {
-            if self.is_good(&known) {
+    pub async fn find(&self, store: &Store, hash: &KeyHash) -> Result<Option<Arc<CachedKey>>, StoreError> {
+        if let Some(known) = self.entries.get(hash) {
+            if self.is_fresh(&known) {
                 return Ok(Some(known.key));
             }
-            self.known.remove_if(hash, |k| !self.is_good(k));
+            self.entries.remove_if(hash, |k| !self.is_fresh(k));
         }
         if self.is_absent(hash) {
             return Ok(None);
@@ -125,17 +125,17 @@ impl KeyCache {
     }
 
     /// Returns whether the key is cached and valid, so that no database query is needed.
-    pub fn is_known(&self, hash: &KeyHash) -> bool {
-        self.known.peek(hash).is_some_and(|known| self.is_good(&known))
+    pub fn is_cached(&self, hash: &KeyHash) -> bool {
+        self.entries.peek(hash).is_some_and(|known| self.is_fresh(&known))
     }
 
     /// Looks a key up in the database. Concurrent requests for the same key share one lookup.
     async fn load(
         &self,
         hash: &KeyHash,
-        asked: impl Future<Output = Result<Option<ActiveKey>, StoreError>>,
-    ) -> Result<Option<Arc<KnownKey>>, StoreError> {
-        let guard = match self.known.get_value_or_guard_async(hash).await {
+        lookup: impl Future<Output = Result<Option<ActiveKey>, StoreError>>,
+    ) -> Result<Option<Arc<CachedKey>>, StoreError> {
+        let guard = match self.entries.get_value_or_guard_async(hash).await {
             Ok(known) => return Ok(Some(known.key)),
             Err(guard) => guard,
         };
@@ -143,35 +143,38 @@ impl KeyCache {
         if self.is_absent(hash) {
             return Ok(None);
         }
-        let silent = || StoreError::Unavailable("the lookup timed out".to_owned());
+        let timed_out = || StoreError::Unavailable("the lookup timed out".to_owned());
         let busy = || StoreError::Unavailable("too many keys are being looked up".to_owned());
-        let turn = tokio::time::timeout(TURN, self.turns.acquire()).await.map_err(|_| busy())?.map_err(|_| busy())?;
-        let before = self.forgotten.load(Ordering::SeqCst);
-        let found = tokio::time::timeout(LOOKUP_TIMEOUT, asked).await.unwrap_or_else(|_| Err(silent()))?;
-        drop(turn);
+        let permit = tokio::time::timeout(PERMIT_TIMEOUT, self.lookup_permits.acquire())
+            .await
+            .map_err(|_| busy())?
+            .map_err(|_| busy())?;
+        let before = self.invalidations.load(Ordering::SeqCst);
+        let found = tokio::time::timeout(LOOKUP_TIMEOUT, lookup).await.unwrap_or_else(|_| Err(timed_out()))?;
+        drop(permit);
         // A result that was read before an invalidation may be outdated and is not cached.
-        let is_outdated = || self.forgotten.load(Ordering::SeqCst) != before;
-        let Some(key) = found.map(|key| Arc::new(KnownKey::new(key))) else {
+        let is_outdated = || self.invalidations.load(Ordering::SeqCst) != before;
+        let Some(key) = found.map(|key| Arc::new(CachedKey::new(key))) else {
             self.absent.insert(*hash, Instant::now());
             if is_outdated() {
                 self.absent.remove(hash);
             }
             return Ok(None);
         };
-        let _ = guard.insert(Known { key: key.clone(), loaded: Instant::now() });
+        let _ = guard.insert(Entry { key: key.clone(), loaded: Instant::now() });
         if is_outdated() {
-            self.known.remove(hash);
+            self.entries.remove(hash);
         }
         Ok(Some(key))
     }
 
-    fn is_good(&self, known: &Known) -> bool {
+    fn is_fresh(&self, known: &Entry) -> bool {
         let confirmed = self.started + Duration::from_millis(self.confirmed_ms.load(Ordering::Relaxed));
-        confirmed.max(known.loaded).elapsed() < UNCONFIRMED
+        confirmed.max(known.loaded).elapsed() < MAX_UNCONFIRMED
     }
 
     fn is_absent(&self, hash: &KeyHash) -> bool {
-        self.absent.get(hash).is_some_and(|since| since.elapsed() < ABSENT)
+        self.absent.get(hash).is_some_and(|since| since.elapsed() < ABSENT_TTL)
     }
 
     /// Records that the database has just confirmed all cached keys.
@@ -180,36 +183,36 @@ impl KeyCache {
     }
 
     /// Removes keys that were created, changed or revoked.
-    pub fn forget(&self, hashes: &[KeyHash]) {
-        self.forgotten.fetch_add(1, Ordering::SeqCst);
+    pub fn invalidate(&self, hashes: &[KeyHash]) {
+        self.invalidations.fetch_add(1, Ordering::SeqCst);
         for hash in hashes {
-            self.known.remove(hash);
+            self.entries.remove(hash);
             self.absent.remove(hash);
         }
     }
 
     /// Removes all keys.
-    pub fn forget_all(&self) {
-        self.forgotten.fetch_add(1, Ordering::SeqCst);
-        self.known.clear();
+    pub fn invalidate_all(&self) {
+        self.invalidations.fetch_add(1, Ordering::SeqCst);
+        self.entries.clear();
         self.absent.clear();
     }
 
     /// Returns the keys with unrecorded uses whose last recorded use is not after `before`.
-    pub fn unwritten(&self, before: Timestamp) -> Vec<(Arc<KnownKey>, KeyUse)> {
-        self.known.iter().filter_map(|(_, known)| Some((known.key.clone(), known.key.unwritten(before)?))).collect()
+    pub fn unwritten(&self, before: Timestamp) -> Vec<(Arc<CachedKey>, KeyUse)> {
+        self.entries.iter().filter_map(|(_, known)| Some((known.key.clone(), known.key.unwritten(before)?))).collect()
     }
 
     /// Applies changed project settings to the cached keys.
-    pub fn apply(&self, rules: &[ProjectRules]) {
-        self.forgotten.fetch_add(1, Ordering::SeqCst);
+    pub fn apply_project_settings(&self, rules: &[ProjectRules]) {
+        self.invalidations.fetch_add(1, Ordering::SeqCst);
         for &ProjectRules { id, rate_limit, identity_verification } in rules {
-            let of_project: Vec<_> = self.known.iter().filter(|(_, k)| k.key.project == id).collect();
+            let of_project: Vec<_> = self.entries.iter().filter(|(_, k)| k.key.project == id).collect();
             for (hash, known) in of_project {
                 let key = ActiveKey { rate_limit, identity_verification, ..known.key.key.clone() };
-                let key = Arc::new(KnownKey { key, uses: known.key.uses.clone() });
+                let key = Arc::new(CachedKey { key, uses: known.key.uses.clone() });
                 // Replaces existing entries only: a key that was removed in the meantime stays removed.
-                let _ = self.known.replace(hash, Known { key, loaded: known.loaded }, true);
+                let _ = self.entries.replace(hash, Entry { key, loaded: known.loaded }, true);
             }
         }
     }
@@ -224,17 +227,17 @@ mod tests {
     const HASH: KeyHash = [7; 32];
 
     #[tokio::test]
-    async fn a_key_that_is_made_while_it_is_looked_up_is_not_remembered_as_absent() {
+    async fn key_created_during_its_lookup_is_not_cached_as_absent() {
         let cache = KeyCache::default();
         let found = cache.load(&HASH, async { Ok(None) }).await.unwrap();
         assert!(found.is_none() && cache.is_absent(&HASH));
 
         let cache = KeyCache::default();
-        let asked = async {
-            cache.forget(&[HASH]);
+        let lookup = async {
+            cache.invalidate(&[HASH]);
             Ok(None)
         };
-        assert!(cache.load(&HASH, asked).await.unwrap().is_none());
+        assert!(cache.load(&HASH, lookup).await.unwrap().is_none());
         assert!(!cache.is_absent(&HASH));
     }
 }

@@ -13,19 +13,19 @@ use super::state::Auth;
 use crate::http::error::ApiError;
 use crate::http::request::Request;
 
-const MOST_WRONG: i32 = 10;
+const MAX_FAILED_ATTEMPTS: i32 = 10;
 const WINDOW: Duration = Duration::from_mins(15);
 
-pub const REFUSED: ApiError = ApiError::Unauthorized("wrong email address or password");
+pub const WRONG_CREDENTIALS: ApiError = ApiError::Unauthorized("wrong email address or password");
 
 /// Checks the password for the account with this email address. Logs contain the account's ID, never the address.
 pub async fn check(auth: &Auth, request: &Request<'_>, email: &str, password: &str) -> Result<Credentials, ApiError> {
-    let turn = auth.sign_ins.turn(request.origin(), email).await?;
+    let permit = auth.sign_in_queue.acquire(request.client_ip(), email).await?;
     let now = auth.clock.now();
     let (found, attempt) = {
         let db = auth.store.connection().await?;
         let found = accounts::find(&db, email).await?;
-        (found, login_attempts::count(&db, Subject::Passwords(email), MOST_WRONG, WINDOW, now).await?)
+        (found, login_attempts::count(&db, Subject::Passwords(email), MAX_FAILED_ATTEMPTS, WINDOW, now).await?)
     };
     let id = found.as_ref().map_or_else(|| "none".to_owned(), |found| found.account.id.to_string());
     let request_id = request.request_id;
@@ -35,10 +35,10 @@ pub async fn check(auth: &Auth, request: &Request<'_>, email: &str, password: &s
         return Err(ApiError::TooManyAttempts { retry_after: wait as u32 });
     }
     let hash = found.as_ref().map(|found| found.password_hash.clone());
-    let fits = passwords::fits(&turn, password, hash).await?;
-    let Some(credentials) = found.filter(|_| fits) else {
+    let is_correct = passwords::verify(&permit, password, hash).await?;
+    let Some(credentials) = found.filter(|_| is_correct) else {
         tracing::info!(account = id, request_id, "wrong password");
-        return Err(REFUSED);
+        return Err(WRONG_CREDENTIALS);
     };
     login_attempts::clear(&auth.store.connection().await?, email).await?;
     Ok(credentials)
@@ -46,6 +46,6 @@ pub async fn check(auth: &Auth, request: &Request<'_>, email: &str, password: &s
 
 /// Hashes a new password for the account with this email address.
 pub async fn hash(auth: &Auth, request: &Request<'_>, email: &str, password: &str) -> Result<String, ApiError> {
-    let turn = auth.sign_ins.turn(request.origin(), email).await?;
-    passwords::hash(&turn, password).await
+    let permit = auth.sign_in_queue.acquire(request.client_ip(), email).await?;
+    passwords::hash(&permit, password).await
 }

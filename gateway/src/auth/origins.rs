@@ -3,35 +3,36 @@
 //! Only browsers enforce `Origin`: any other program with the key can send any origin, or none.
 
 /// Maximum length of an origin, in bytes.
-const MOST: usize = 300;
+const MAX_BYTES: usize = 300;
 /// The wildcard for any subdomain.
-const ANY: &str = "*.";
+const ANY_SUBDOMAIN: &str = "*.";
 
 /// Returns the origin as browsers write it, or the reason why it is not one.
 ///
 /// `https://*.example.com` matches every subdomain of `example.com`.
 pub fn normalized(text: &str) -> Result<String, &'static str> {
-    const SHAPE: &str =
+    const EXPECTED: &str =
         "must be an origin such as https://shop.example.com: scheme, host and optional port, without a path";
     let text = text.trim();
-    if text.len() > MOST {
+    if text.len() > MAX_BYTES {
         return Err("must have at most 300 characters");
     }
-    let (scheme, rest) = text.split_once("://").ok_or(SHAPE)?;
+    let (scheme, rest) = text.split_once("://").ok_or(EXPECTED)?;
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
     if !is_scheme || rest.contains(['/', '?', '#', '@', '\\']) || rest.contains(char::is_whitespace) {
-        return Err(SHAPE);
+        return Err(EXPECTED);
     }
     let scheme = scheme.to_ascii_lowercase();
     let is_web = scheme == "http" || scheme == "https";
-    let (any, host) = rest.strip_prefix(ANY).map_or(("", rest), |host| (ANY, host));
+    let (any, host) = rest.strip_prefix(ANY_SUBDOMAIN).map_or(("", rest), |host| (ANY_SUBDOMAIN, host));
     if host.contains('*') {
         return Err("may have `*` only in place of all subdomains, such as https://*.example.com");
     }
-    let (host, port) = if is_web { web_host(&scheme, host).ok_or(SHAPE)? } else { (host.to_ascii_lowercase(), None) };
+    let (host, port) =
+        if is_web { web_host(&scheme, host).ok_or(EXPECTED)? } else { (host.to_ascii_lowercase(), None) };
     if host.is_empty() {
-        return Err(SHAPE);
+        return Err(EXPECTED);
     }
     if !any.is_empty() && (!is_web || !host.contains('.') || host.parse::<std::net::IpAddr>().is_ok()) {
         return Err("must name a domain after `*.`, such as https://*.example.com");
@@ -47,7 +48,7 @@ fn web_host(scheme: &str, host: &str) -> Option<(String, Option<u16>)> {
 }
 
 /// Returns whether a request with this `Origin` may use a key. An empty list allows every origin.
-pub fn allow(allowed: &[String], origin: &[u8]) -> bool {
+pub fn is_allowed(allowed: &[String], origin: &[u8]) -> bool {
     if allowed.is_empty() {
         return true;
     }
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn origins_are_kept_as_browsers_write_them() {
+    fn origins_are_normalized_as_browsers_write_them() {
         for (given, kept) in [
             ("https://shop.example.com", "https://shop.example.com"),
             (" HTTPS://Shop.Example.com:443 ", "https://shop.example.com"),
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_origin_is_refused() {
+    fn invalid_origin_is_refused() {
         for wrong in [
             "",
             "*",
@@ -116,10 +117,10 @@ mod tests {
     }
 
     #[test]
-    fn exact_origins_and_subdomains_match_and_nothing_else() {
+    fn only_exact_origins_and_subdomains_match() {
         let allowed = ["https://shop.example.com".to_owned(), "https://*.example.org:8443".to_owned()];
         for origin in ["https://shop.example.com", "https://a.example.org:8443", "https://a.b.example.org:8443"] {
-            assert!(allow(&allowed, origin.as_bytes()), "{origin}");
+            assert!(is_allowed(&allowed, origin.as_bytes()), "{origin}");
         }
         for origin in [
             "",
@@ -134,8 +135,8 @@ mod tests {
             "https://aexample.org:8443",
             "http://a.example.org:8443",
         ] {
-            assert!(!allow(&allowed, origin.as_bytes()), "{origin}");
+            assert!(!is_allowed(&allowed, origin.as_bytes()), "{origin}");
         }
-        assert!(allow(&[], b"https://anything.example") && !allow(&allowed, b"\xff"));
+        assert!(is_allowed(&[], b"https://anything.example") && !is_allowed(&allowed, b"\xff"));
     }
 }

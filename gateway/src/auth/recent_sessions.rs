@@ -7,7 +7,7 @@ use quick_cache::sync::Cache;
 use store_projects::sessions::SessionHash;
 
 const CAPACITY: usize = 10_000;
-const REMEMBERED: Duration = Duration::from_hours(1);
+const TTL: Duration = Duration::from_hours(1);
 
 /// A bounded set of session hashes, each with the time at which it was last valid.
 pub struct RecentSessions(Cache<SessionHash, Instant>);
@@ -24,7 +24,7 @@ impl RecentSessions {
     }
 
     fn contains_at(&self, session: &SessionHash, now: Instant) -> bool {
-        self.0.get(session).is_some_and(|valid| now.saturating_duration_since(valid) < REMEMBERED)
+        self.0.get(session).is_some_and(|valid| now.saturating_duration_since(valid) < TTL)
     }
 
     /// Records that a session is valid now.
@@ -42,18 +42,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_is_remembered_for_an_hour_unless_it_ends() {
+    fn session_is_recent_for_one_hour_unless_it_ends() {
         let sessions = RecentSessions::default();
         let (known, unknown) = ([1; 32], [2; 32]);
         sessions.insert(known);
         assert!(sessions.contains(&known) && !sessions.contains(&unknown));
-        assert!(!sessions.contains_at(&known, Instant::now() + REMEMBERED));
+        assert!(!sessions.contains_at(&known, Instant::now() + TTL));
         sessions.remove(&known);
         assert!(!sessions.contains(&known));
     }
 
     #[test]
-    fn the_number_of_remembered_sessions_is_bounded() {
+    fn number_of_recent_sessions_is_bounded() {
         let sessions = RecentSessions::default();
         for n in 0..3 * CAPACITY as u64 {
             let mut hash = [0; 32];

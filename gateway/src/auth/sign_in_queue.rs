@@ -18,7 +18,7 @@ use crate::http::error::ApiError;
 
 /// Maximum waiters in total: about as many as one processor hashes within `WAIT_TIMEOUT`.
 const MAX_WAITING: usize = 256;
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 const BUSY: ApiError = ApiError::Unavailable("too many passwords are being checked");
 
 /// Origin and account of a sign-in, hashed with a random seed so that no client can construct collisions.
@@ -28,9 +28,9 @@ struct Key {
     account: u64,
 }
 
-struct Waiting {
+struct Waiter {
     key: Key,
-    granted: oneshot::Sender<Turn>,
+    granted: oneshot::Sender<HashPermit>,
 }
 
 struct State {
@@ -39,9 +39,9 @@ struct State {
     /// would lock one another out.
     running: Vec<Key>,
     /// In order of arrival.
-    waiting: Vec<Waiting>,
+    waiting: Vec<Waiter>,
     /// Permits granted so far.
-    turns: u64,
+    grants: u64,
     /// For each origin and account among the waiters, the number of the last permit it was granted.
     served: HashMap<u64, u64>,
 }
@@ -62,24 +62,24 @@ impl Default for SignInQueue {
 impl SignInQueue {
     fn new(slots: usize) -> Self {
         let (running, waiting, served) = (Vec::new(), Vec::new(), HashMap::new());
-        let state = State { free: slots, running, waiting, turns: 0, served };
+        let state = State { free: slots, running, waiting, grants: 0, served };
         Self { state: Arc::new(Mutex::new(state)), seed: RandomState::new() }
     }
 
     /// Waits for a permit to check or hash a password for the account with this email address.
     ///
     /// Fails with 503 after `WAIT_TIMEOUT`, or if the waiter is dropped from a full queue.
-    pub async fn turn(&self, origin: IpAddr, email: &str) -> Result<Turn, ApiError> {
+    pub async fn acquire(&self, origin: IpAddr, email: &str) -> Result<HashPermit, ApiError> {
         let key = Key {
             origin: self.seed.hash_one(network(origin)),
             account: self.seed.hash_one(email.trim().to_ascii_lowercase()),
         };
-        let (granted, turn) = oneshot::channel();
-        let dropped = lock(&self.state).push(Waiting { key, granted });
+        let (granted, permit) = oneshot::channel();
+        let dropped = lock(&self.state).push(Waiter { key, granted });
         drop(dropped);
         grant(&self.state);
-        match tokio::time::timeout(PATIENCE, turn).await {
-            Ok(Ok(turn)) => Ok(turn),
+        match tokio::time::timeout(WAIT_TIMEOUT, permit).await {
+            Ok(Ok(permit)) => Ok(permit),
             // Timed out, or dropped from a full queue.
             Ok(Err(_)) | Err(_) => Err(BUSY),
         }
@@ -92,7 +92,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 impl State {
     /// Adds a waiter. Returns the one that is dropped if the queue is full.
-    fn push(&mut self, new: Waiting) -> Option<Waiting> {
+    fn push(&mut self, new: Waiter) -> Option<Waiter> {
         self.waiting.retain(|waiter| !waiter.granted.is_closed());
         self.waiting.push(new);
         if self.waiting.len() <= MAX_WAITING {
@@ -119,7 +119,7 @@ impl State {
     }
 
     /// Removes and returns the next waiter, if a slot is free.
-    fn next(&mut self) -> Option<Waiting> {
+    fn next(&mut self) -> Option<Waiter> {
         if self.free == 0 {
             return None;
         }
@@ -132,8 +132,8 @@ impl State {
         let next = self.waiting.remove(first);
         self.free -= 1;
         self.running.push(next.key);
-        self.turns += 1;
-        self.served.extend([(next.key.origin, self.turns), (next.key.account, self.turns)]);
+        self.grants += 1;
+        self.served.extend([(next.key.origin, self.grants), (next.key.account, self.grants)]);
         let waiting = &self.waiting;
         self.served.retain(|of, _| waiting.iter().any(|waiter| [waiter.key.origin, waiter.key.account].contains(of)));
         Some(next)
@@ -145,8 +145,8 @@ impl State {
 fn grant(state: &Arc<Mutex<State>>) {
     loop {
         let Some(next) = lock(state).next() else { return };
-        let turn = Turn(Arc::new(Slot { state: state.clone(), key: next.key }));
-        if let Err(unwanted) = next.granted.send(turn) {
+        let permit = HashPermit(Arc::new(Slot { state: state.clone(), key: next.key }));
+        if let Err(unwanted) = next.granted.send(permit) {
             drop(unwanted);
         }
     }
@@ -154,7 +154,7 @@ fn grant(state: &Arc<Mutex<State>>) {
 
 /// A permit to hash, held until the last clone is dropped.
 #[derive(Clone)]
-pub struct Turn(#[expect(dead_code, reason = "held until it is dropped")] Arc<Slot>);
+pub struct HashPermit(#[expect(dead_code, reason = "held until it is dropped")] Arc<Slot>);
 
 struct Slot {
     state: Arc<Mutex<State>>,
@@ -188,51 +188,51 @@ mod tests {
 
     /// Returns each waiter's position in the order of permits. Every waiter releases its permit at once.
     async fn order(queue: &SignInQueue, waiters: &[(u8, &str)]) -> Vec<usize> {
-        let held = queue.turn(ip(250), "holder@example.com").await.ok();
-        let place = AtomicUsize::new(0);
+        let held = queue.acquire(ip(250), "holder@example.com").await.ok();
+        let position = AtomicUsize::new(0);
         let waits = waiters.iter().map(|(origin, email)| async {
-            let turn = queue.turn(ip(*origin), email).await.ok();
-            turn.map(|_turn| place.fetch_add(1, Ordering::Relaxed))
+            let permit = queue.acquire(ip(*origin), email).await.ok();
+            permit.map(|_permit| position.fetch_add(1, Ordering::Relaxed))
         });
         let mut all = Box::pin(futures_util::future::join_all(waits));
         assert!(all.as_mut().now_or_never().is_none(), "no waiter has a permit yet");
         drop(held);
-        all.await.into_iter().map(|place| place.unwrap_or(usize::MAX)).collect()
+        all.await.into_iter().map(|position| position.unwrap_or(usize::MAX)).collect()
     }
 
     #[tokio::test]
-    async fn a_flood_from_one_origin_is_overtaken() {
+    async fn other_origins_overtake_a_flood_from_one_origin() {
         let queue = SignInQueue::new(1);
         let flood = [(1, "a"), (1, "b"), (1, "c"), (1, "d"), (2, "e"), (3, "f")];
         assert_eq!(order(&queue, &flood).await, [0, 3, 4, 5, 1, 2]);
     }
 
     #[tokio::test]
-    async fn a_flood_for_one_account_is_overtaken() {
+    async fn other_accounts_overtake_a_flood_for_one_account() {
         let queue = SignInQueue::new(1);
         let flood = [(1, "a"), (2, "A "), (3, "a"), (4, "b")];
         assert_eq!(order(&queue, &flood).await, [0, 2, 3, 1]);
     }
 
     #[tokio::test]
-    async fn one_account_has_one_turn_at_a_time() {
+    async fn account_holds_one_permit_at_a_time() {
         let queue = SignInQueue::new(2);
-        let first = queue.turn(ip(1), "a").await.ok();
-        let mut second = Box::pin(queue.turn(ip(2), "a"));
+        let first = queue.acquire(ip(1), "a").await.ok();
+        let mut second = Box::pin(queue.acquire(ip(2), "a"));
         assert!(second.as_mut().now_or_never().is_none());
-        assert!(queue.turn(ip(3), "b").await.is_ok(), "a slot is free for others");
+        assert!(queue.acquire(ip(3), "b").await.is_ok(), "a slot is free for others");
         drop(first);
         assert!(second.await.is_ok());
     }
 
     #[tokio::test]
-    async fn a_full_queue_drops_the_flood() {
+    async fn full_queue_drops_waiters_of_the_flood() {
         let queue = SignInQueue::new(1);
-        let held = queue.turn(ip(1), "holder").await.ok();
+        let held = queue.acquire(ip(1), "holder").await.ok();
         let emails: Vec<String> = (0..MAX_WAITING).map(|n| format!("{n}@example.com")).collect();
-        let mut flood: Vec<_> = emails.iter().map(|email| Box::pin(queue.turn(ip(1), email))).collect();
+        let mut flood: Vec<_> = emails.iter().map(|email| Box::pin(queue.acquire(ip(1), email))).collect();
         assert!(flood.iter_mut().all(|wait| wait.as_mut().now_or_never().is_none()));
-        let mut other = Box::pin(queue.turn(ip(2), "ada@example.com"));
+        let mut other = Box::pin(queue.acquire(ip(2), "ada@example.com"));
         assert!(other.as_mut().now_or_never().is_none());
         let dropped = flood.iter_mut().filter_map(|wait| wait.as_mut().now_or_never()).filter(Result::is_err).count();
         assert_eq!(dropped, 1);
@@ -241,18 +241,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_waiter_that_leaves_costs_nobody_a_turn() {
+    async fn cancelled_waiter_takes_no_permit() {
         let queue = SignInQueue::new(1);
-        let held = queue.turn(ip(1), "a").await.ok();
-        let mut gone = Box::pin(queue.turn(ip(2), "b"));
+        let held = queue.acquire(ip(1), "a").await.ok();
+        let mut gone = Box::pin(queue.acquire(ip(2), "b"));
         assert!(gone.as_mut().now_or_never().is_none());
         drop(gone);
         drop(held);
-        assert!(queue.turn(ip(3), "c").await.is_ok());
+        assert!(queue.acquire(ip(3), "c").await.is_ok());
     }
 
     #[test]
-    fn addresses_of_one_ipv6_network_are_one_origin() {
+    fn addresses_of_one_ipv6_network_share_an_origin() {
         let of = |text: &str| network(text.parse().unwrap_or(IpAddr::from([0, 0, 0, 0])));
         assert_eq!(of("2001:db8:1:2:3::4"), of("2001:db8:1:2::9"));
         assert_ne!(of("2001:db8:1:2::9"), of("2001:db8:1:3::9"));

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::identity::secret_cache::SecretCache;
 use super::key_cache::KeyCache;
-use super::lookups::Lookups;
+use super::lookups::LookupPermits;
 use super::recent_sessions::RecentSessions;
 use super::sign_in_queue::SignInQueue;
 use crate::http::client_address::ClientAddress;
@@ -16,9 +16,9 @@ use crate::http::request::Request;
 use crate::limits::rate_limit::{LimitByKey, Scope};
 
 /// Requests per second of one account outside of any project, per gateway.
-const PER_ACCOUNT: u32 = 50;
+const ACCOUNT_RATE_LIMIT: u32 = 50;
 /// Requests per second from one address that may fail authentication, per gateway.
-const REFUSALS_PER_ADDRESS: u32 = 20;
+const AUTH_FAILURE_RATE_LIMIT: u32 = 20;
 
 pub struct Auth {
     pub store: Store,
@@ -30,14 +30,14 @@ pub struct Auth {
     /// Cached secrets that proofs of user IDs are verified with.
     pub identity_secrets: SecretCache,
     /// Password checks and hashes that wait for a permit.
-    pub sign_ins: SignInQueue,
+    pub sign_in_queue: SignInQueue,
     /// Permits to look up sessions and the secrets of webhook signatures.
-    pub lookups: Lookups,
+    pub lookup_permits: LookupPermits,
     pub recent_sessions: RecentSessions,
     /// Limits the requests of one account outside of any project.
     pub account_limit: LimitByKey<Uuid>,
     /// Limits the failed authentications from one address.
-    pub refusal_limit: LimitByKey<ClientAddress>,
+    pub auth_failure_limit: LimitByKey<ClientAddress>,
 }
 
 impl Auth {
@@ -48,18 +48,18 @@ impl Auth {
             master_keys,
             keys: KeyCache::default(),
             identity_secrets: SecretCache::default(),
-            sign_ins: SignInQueue::default(),
-            lookups: Lookups::default(),
+            sign_in_queue: SignInQueue::default(),
+            lookup_permits: LookupPermits::default(),
             recent_sessions: RecentSessions::default(),
-            account_limit: LimitByKey::new(Scope::Account, PER_ACCOUNT),
-            refusal_limit: LimitByKey::new(Scope::Address, REFUSALS_PER_ADDRESS),
+            account_limit: LimitByKey::new(Scope::Account, ACCOUNT_RATE_LIMIT),
+            auth_failure_limit: LimitByKey::new(Scope::Address, AUTH_FAILURE_RATE_LIMIT),
         }
     }
 
     /// Refuses (429) a client if too many requests from its address have failed authentication.
     ///
     /// Call it before the database lookup of the caller.
-    pub fn check_refusals(&self, request: &Request<'_>) -> Result<(), ApiError> {
-        request.client.map_or(Ok(()), |client| self.refusal_limit.check(&client))
+    pub fn check_auth_failures(&self, request: &Request<'_>) -> Result<(), ApiError> {
+        request.client.map_or(Ok(()), |client| self.auth_failure_limit.check(&client))
     }
 }

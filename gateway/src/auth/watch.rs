@@ -12,8 +12,8 @@ use store_projects::{api_keys, projects};
 
 use super::state::Auth;
 
-const EVERY: Duration = Duration::from_millis(500);
-const AFTER_HINT: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+const COALESCE_DELAY: Duration = Duration::from_millis(10);
 const TIMEOUT: Duration = Duration::from_secs(5);
 const TOPICS: [Topic; 2] = [Topic::ApiKey, Topic::Project];
 
@@ -25,8 +25,8 @@ pub struct Position {
 }
 
 /// Returns the position to poll from, or `None` if the database is unavailable. Call it before any key is looked up.
-pub async fn begin(auth: &Auth) -> Option<Position> {
-    follow(auth, None).await.ok()
+pub async fn initial_position(auth: &Auth) -> Option<Position> {
+    poll_changes(auth, None).await.ok()
 }
 
 /// Keeps the caches of keys and identity secrets up to date until shutdown.
@@ -34,8 +34,8 @@ pub async fn watch(auth: Arc<Auth>, bus: Bus, mut position: Option<Position>, sh
     let mut lost = false;
     let mut hints = bus.client.subscribe(bus.names.changed(Topic::ApiKey.as_str())).await.ok();
     loop {
-        let followed = tokio::time::timeout(TIMEOUT, follow(&auth, position)).await;
-        match followed.unwrap_or_else(|_| Err(StoreError::Unavailable("the poll timed out".to_owned()))) {
+        let polled = tokio::time::timeout(TIMEOUT, poll_changes(&auth, position)).await;
+        match polled.unwrap_or_else(|_| Err(StoreError::Unavailable("the poll timed out".to_owned()))) {
             Ok(reached) => {
                 position = Some(reached);
                 if std::mem::take(&mut lost) {
@@ -56,19 +56,19 @@ pub async fn watch(auth: Arc<Auth>, bus: Bus, mut position: Option<Position>, sh
         };
         tokio::select! {
             () = shutdown.cancelled() => return,
-            () = tokio::time::sleep(EVERY) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
             alive = hinted => {
                 if !alive {
                     hints = None;
                 }
                 // Coalesces notifications that arrive together.
-                tokio::time::sleep(AFTER_HINT).await;
+                tokio::time::sleep(COALESCE_DELAY).await;
             }
         }
     }
 }
 
-async fn follow(auth: &Auth, position: Option<Position>) -> Result<Position, StoreError> {
+async fn poll_changes(auth: &Auth, position: Option<Position>) -> Result<Position, StoreError> {
     let db = auth.store.connection().await?;
     let current = changes::current(&db, &TOPICS).await?;
     let [keys, projects] = current[..] else {
@@ -78,18 +78,18 @@ async fn follow(auth: &Auth, position: Option<Position>) -> Result<Position, Sto
     let known = position.filter(|p| p.keys <= keys && p.projects <= projects);
     let Some(position) = known else {
         // Entries that were loaded before the first poll, or before a backup was restored, may be outdated.
-        auth.keys.forget_all();
+        auth.keys.invalidate_all();
         auth.identity_secrets.clear();
         auth.keys.confirm();
         return Ok(reached);
     };
     if keys != position.keys {
-        auth.keys.forget(&api_keys::changed_after(&db, position.keys).await?);
+        auth.keys.invalidate(&api_keys::changed_after(&db, position.keys).await?);
     }
     if projects != position.projects {
         let rules = projects::rules_changed_after(&db, position.projects).await?;
         auth.identity_secrets.remove(rules.iter().map(|rules| rules.id));
-        auth.keys.apply(&rules);
+        auth.keys.apply_project_settings(&rules);
     }
     auth.keys.confirm();
     Ok(reached)

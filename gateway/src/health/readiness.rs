@@ -10,7 +10,7 @@ use database::Store;
 use tokio::sync::Mutex;
 
 /// How long a result is cached, so that frequent probes put no load on broker and database.
-const HOLDS: Duration = Duration::from_secs(1);
+const CACHE_TTL: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_millis(1_800);
 
 pub type Verdict = Result<(), &'static str>;
@@ -23,20 +23,20 @@ impl Readiness {
     /// Publishes a canary, queries the database, and checks the free capacity of the ingest stream.
     ///
     /// The capacity is checked separately because a small canary may fit when events no longer do.
-    pub async fn ask(&self, publisher: &Publisher, bus: &Bus, store: &Store) -> Verdict {
+    pub async fn check(&self, publisher: &Publisher, bus: &Bus, store: &Store) -> Verdict {
         let mut last = self.0.lock().await;
         if let Some((at, verdict)) = *last
-            && at.elapsed() < HOLDS
+            && at.elapsed() < CACHE_TTL
         {
             return verdict;
         }
         let publish = publisher.publish(bus.names.ingest_canary(), Bytes::new());
-        let (published, room, asked) = tokio::join!(
+        let (published, capacity, queried) = tokio::join!(
             tokio::time::timeout(TIMEOUT, publish),
-            tokio::time::timeout(TIMEOUT, has_room(bus)),
+            tokio::time::timeout(TIMEOUT, has_capacity(bus)),
             tokio::time::timeout(TIMEOUT, store.check())
         );
-        let verdict = match (published, room, asked) {
+        let verdict = match (published, capacity, queried) {
             (Ok(Ok(_)), Ok(Ok(true)), Ok(Ok(()))) => Ok(()),
             (Ok(Ok(_)), Ok(Ok(true)), _) => Err("the database does not respond"),
             (Ok(Err(PublishError::Full)), ..) | (_, Ok(Ok(false)), _) => Err("the broker's stream is full"),
@@ -49,7 +49,7 @@ impl Readiness {
 }
 
 /// Returns whether the ingest stream has capacity for a message of the maximum size.
-async fn has_room(bus: &Bus) -> Result<bool, GetStreamError> {
+async fn has_capacity(bus: &Bus) -> Result<bool, GetStreamError> {
     let stream = bus.jetstream.get_stream(bus.names.ingest_stream()).await?;
     let info = stream.cached_info();
     let limit = info.config.max_bytes;

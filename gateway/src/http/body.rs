@@ -64,14 +64,14 @@ where
         discard(body, headers).await;
         return Err(ApiError::TooLarge);
     }
-    let bytes = match in_time(collect(&mut body, limit)).await.ok_or(ApiError::Timeout)? {
+    let bytes = match with_read_timeout(collect(&mut body, limit)).await.ok_or(ApiError::Timeout)? {
         Err(ApiError::TooLarge) => {
             discard(body, headers).await;
             return Err(ApiError::TooLarge);
         }
         collected => collected?,
     };
-    if gzip { unzip(&bytes, limit) } else { Ok(bytes) }
+    if gzip { gunzip(&bytes, limit) } else { Ok(bytes) }
 }
 
 /// Reads the body of an HTML form, at most 32 KiB, whatever its media type.
@@ -80,8 +80,8 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    const MOST: usize = 32 * 1024;
-    match in_time(collect(&mut body, MOST)).await.ok_or(ApiError::Timeout)? {
+    const MAX_FORM_BYTES: usize = 32 * 1024;
+    match with_read_timeout(collect(&mut body, MAX_FORM_BYTES)).await.ok_or(ApiError::Timeout)? {
         Err(ApiError::TooLarge) => {
             discard(body, &HeaderMap::new()).await;
             Err(ApiError::TooLarge)
@@ -93,7 +93,7 @@ where
 /// Returns the output of `reading`, or `None` after [`READ_TIMEOUT`].
 ///
 /// Polls once before it sets a timer, because most bodies have already arrived.
-async fn in_time<T>(reading: impl Future<Output = T>) -> Option<T> {
+async fn with_read_timeout<T>(reading: impl Future<Output = T>) -> Option<T> {
     let mut reading = pin!(reading);
     match poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await {
         Poll::Ready(read) => Some(read),
@@ -149,7 +149,7 @@ pub(crate) fn is_gzip(headers: &HeaderMap) -> Result<bool, ApiError> {
     }
 }
 
-pub(crate) fn unzip(bytes: &[u8], limit: usize) -> Result<Bytes, ApiError> {
+pub(crate) fn gunzip(bytes: &[u8], limit: usize) -> Result<Bytes, ApiError> {
     use std::io::Read;
     let mut out = Vec::with_capacity((bytes.len() * 4).min(limit));
     let mut reader = flate2::read::MultiGzDecoder::new(bytes).take(limit as u64 + 1);
@@ -160,10 +160,10 @@ pub(crate) fn unzip(bytes: &[u8], limit: usize) -> Result<Bytes, ApiError> {
 /// Parses a body as a JSON object. Rejects what PostgreSQL's `jsonb` would reject later.
 pub fn json_object(bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
     let text = std::str::from_utf8(bytes).map_err(|_| ApiError::BadRequest("the body is not UTF-8".to_owned()))?;
-    let value: Value = serde_json::from_str(text).map_err(|e| refused(&e))?;
+    let value: Value = serde_json::from_str(text).map_err(|e| parse_error(&e))?;
     let mut path = Vec::new();
-    if finds_nul(&value, &mut path) {
-        return Err(ApiError::invalid(written(&path), "must not contain the character U+0000"));
+    if find_nul(&value, &mut path) {
+        return Err(ApiError::invalid(display_path(&path), "must not contain the character U+0000"));
     }
     match value {
         Value::Object(object) => Ok(object),
@@ -172,7 +172,7 @@ pub fn json_object(bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
 }
 
 /// Returns the error for a body that cannot be parsed: 422 for JSON that cannot be stored, 400 for invalid JSON.
-pub fn refused(error: &serde_json::Error) -> ApiError {
+pub fn parse_error(error: &serde_json::Error) -> ApiError {
     let why = error.to_string();
     let storable = ["number out of range", "surrogate", "recursion limit", "unexpected end of hex escape"];
     if storable.iter().any(|s| why.contains(s)) {
@@ -190,9 +190,9 @@ enum Step<'a> {
 /// Returns whether a string or key contains U+0000, and appends its path to `path`, last step first.
 ///
 /// The path is built only for a match: building one for every value would cost as much as the keys are long.
-fn finds_nul<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> bool {
+fn find_nul<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> bool {
     let mut below = |value, step| {
-        let found = finds_nul(value, path);
+        let found = find_nul(value, path);
         if found {
             path.push(step);
         }
@@ -208,7 +208,7 @@ fn finds_nul<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> bool {
     }
 }
 
-fn written(path: &[Step<'_>]) -> String {
+fn display_path(path: &[Step<'_>]) -> String {
     let mut text = String::new();
     for step in path.iter().rev() {
         match step {

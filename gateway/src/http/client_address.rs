@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_entry_of_a_trusted_proxy_counts() {
+    fn forwarded_address_is_read_only_from_a_trusted_proxy() {
         let of = |forwarded: &[&str], trusts| shown("203.0.113.9", forwarded, trusts);
         assert_eq!(of(&["198.51.100.1"], false).as_deref(), Some("203.0.113.9"));
         assert_eq!(of(&["198.51.100.1"], true).as_deref(), Some("198.51.100.1"));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_many_may_share_are_unknown() {
+    fn non_public_address_is_unknown() {
         for local in
             ["127.0.0.1", "10.1.2.3", "192.168.0.7", "172.16.0.1", "169.254.1.1", "100.64.0.1", "::1", "fd00::1"]
         {

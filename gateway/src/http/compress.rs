@@ -12,21 +12,22 @@ use crate::http::etag;
 use crate::http::respond::Reply;
 
 /// Below this size a response fits into one or two packets uncompressed.
-const LEAST_BYTES: usize = 1024;
+const MIN_BYTES: usize = 1024;
 /// Above this size compression would block the other connections of the thread for too long.
-pub const MOST_BYTES_IN_PLACE: usize = 128 * 1024;
+pub const MAX_INLINE_BYTES: usize = 128 * 1024;
 
 /// Compresses a response if that makes it smaller and the client accepts gzip.
-pub async fn compress(reply: &mut Reply, asked: &HeaderMap) {
-    if reply.body.len() < LEAST_BYTES || reply.headers.contains_key(CONTENT_ENCODING) || holds_secrets(&reply.headers) {
+pub async fn compress(reply: &mut Reply, request_headers: &HeaderMap) {
+    if reply.body.len() < MIN_BYTES || reply.headers.contains_key(CONTENT_ENCODING) || contains_secrets(&reply.headers)
+    {
         return;
     }
     reply.headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
-    if !takes_gzip(asked) {
+    if !accepts_gzip(request_headers) {
         return;
     }
     let plain = reply.body.clone();
-    let zipped = if plain.len() <= MOST_BYTES_IN_PLACE {
+    let zipped = if plain.len() <= MAX_INLINE_BYTES {
         gzip(&plain)
     } else {
         tokio::task::spawn_blocking(move || gzip(&plain)).await.ok().flatten()
@@ -34,20 +35,20 @@ pub async fn compress(reply: &mut Reply, asked: &HeaderMap) {
     if let Some(zipped) = zipped.filter(|zipped| zipped.len() < reply.body.len()) {
         reply.body = zipped;
         reply.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        if let Some(tag) = reply.headers.get(ETAG).and_then(of_gzipped) {
+        if let Some(tag) = reply.headers.get(ETAG).and_then(gzip_tag) {
             reply.headers.insert(ETAG, tag);
         }
     }
 }
 
 /// Marks a strong tag as that of the compressed representation, which must differ (RFC 9110, 8.8.3.3).
-fn of_gzipped(tag: &HeaderValue) -> Option<HeaderValue> {
+fn gzip_tag(tag: &HeaderValue) -> Option<HeaderValue> {
     let opaque = tag.to_str().ok()?.strip_suffix('"')?;
     HeaderValue::from_str(&format!("{opaque}{}\"", etag::GZIPPED)).ok()
 }
 
 /// Compressed length leaks information about secrets, so responses with cookies or `no-store` are not compressed.
-fn holds_secrets(headers: &HeaderMap) -> bool {
+fn contains_secrets(headers: &HeaderMap) -> bool {
     headers.contains_key(SET_COOKIE) || headers.get(CACHE_CONTROL).is_some_and(|v| v == "no-store")
 }
 
@@ -58,7 +59,7 @@ fn gzip(plain: &[u8]) -> Option<Bytes> {
 }
 
 /// Returns whether `Accept-Encoding` (RFC 9110, 12.5.3) lists gzip, or `*`, with a weight above 0.
-pub fn takes_gzip(headers: &HeaderMap) -> bool {
+pub fn accepts_gzip(headers: &HeaderMap) -> bool {
     let (mut named, mut any) = (None, None);
     for value in headers.get_all(ACCEPT_ENCODING) {
         for part in value.to_str().unwrap_or("").split(',') {
@@ -83,17 +84,17 @@ mod tests {
 
     use super::*;
 
-    fn asking(value: &'static str) -> HeaderMap {
+    fn accept_encoding(value: &'static str) -> HeaderMap {
         HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(value))])
     }
 
     fn reply(bytes: usize) -> Reply {
         let body = Bytes::from("answer ".repeat(bytes / 7 + 1)).slice(..bytes);
-        Reply { status: StatusCode::OK, headers: HeaderMap::new(), body, pieces: None }
+        Reply { status: StatusCode::OK, headers: HeaderMap::new(), body, stream: None }
     }
 
     #[test]
-    fn gzip_is_found_among_others_with_its_weight() {
+    fn accept_encoding_weights_are_respected() {
         for (value, takes) in [
             ("gzip", true),
             ("br, GZIP;q=0.5", true),
@@ -105,48 +106,48 @@ mod tests {
             ("*;q=0, gzip;q=1", true),
             ("gzip;q=much", false),
         ] {
-            assert_eq!(takes_gzip(&asking(value)), takes, "{value}");
+            assert_eq!(accepts_gzip(&accept_encoding(value)), takes, "{value}");
         }
-        assert!(!takes_gzip(&HeaderMap::new()));
+        assert!(!accepts_gzip(&HeaderMap::new()));
     }
 
     #[tokio::test]
-    async fn only_what_is_large_is_compressed_and_reads_back() {
-        for bytes in [LEAST_BYTES, MOST_BYTES_IN_PLACE + 1] {
+    async fn only_large_responses_are_compressed() {
+        for bytes in [MIN_BYTES, MAX_INLINE_BYTES + 1] {
             let (mut zipped, plain) = (reply(bytes), reply(bytes).body);
-            compress(&mut zipped, &asking("gzip, deflate")).await;
+            compress(&mut zipped, &accept_encoding("gzip, deflate")).await;
             assert_eq!(zipped.headers[CONTENT_ENCODING], "gzip");
             assert_eq!(zipped.headers[VARY], "accept-encoding");
             let mut read = Vec::new();
             flate2::read::GzDecoder::new(&zipped.body[..]).read_to_end(&mut read).unwrap();
             assert_eq!(read, plain);
         }
-        let mut small = reply(LEAST_BYTES - 1);
-        compress(&mut small, &asking("gzip")).await;
+        let mut small = reply(MIN_BYTES - 1);
+        compress(&mut small, &accept_encoding("gzip")).await;
         assert!(small.headers.is_empty());
-        let mut unasked = reply(LEAST_BYTES);
-        compress(&mut unasked, &HeaderMap::new()).await;
-        assert_eq!((unasked.headers.get(CONTENT_ENCODING), unasked.body.len()), (None, LEAST_BYTES));
-        assert_eq!(unasked.headers[VARY], "accept-encoding");
+        let mut plain = reply(MIN_BYTES);
+        compress(&mut plain, &HeaderMap::new()).await;
+        assert_eq!((plain.headers.get(CONTENT_ENCODING), plain.body.len()), (None, MIN_BYTES));
+        assert_eq!(plain.headers[VARY], "accept-encoding");
     }
 
     #[tokio::test]
-    async fn a_compressed_answer_has_a_tag_of_its_own() {
+    async fn compressed_response_has_its_own_etag() {
         let tag = HeaderValue::from_static("\"abc\"");
-        for (asked, expected) in [(asking("gzip"), "\"abc-gzip\""), (HeaderMap::new(), "\"abc\"")] {
-            let mut tagged = reply(LEAST_BYTES);
+        for (request_headers, expected) in [(accept_encoding("gzip"), "\"abc-gzip\""), (HeaderMap::new(), "\"abc\"")] {
+            let mut tagged = reply(MIN_BYTES);
             tagged.headers.insert(ETAG, tag.clone());
-            compress(&mut tagged, &asked).await;
+            compress(&mut tagged, &request_headers).await;
             assert_eq!(tagged.headers[ETAG], expected);
         }
     }
 
     #[tokio::test]
-    async fn what_holds_secrets_is_left_as_it_is() {
+    async fn response_with_secrets_is_not_compressed() {
         for (name, value) in [(SET_COOKIE, "session=s"), (CACHE_CONTROL, "no-store")] {
-            let mut secret = reply(LEAST_BYTES);
+            let mut secret = reply(MIN_BYTES);
             secret.headers.insert(name, HeaderValue::from_static(value));
-            compress(&mut secret, &asking("gzip")).await;
+            compress(&mut secret, &accept_encoding("gzip")).await;
             assert_eq!(secret.headers.get(CONTENT_ENCODING), None);
         }
     }

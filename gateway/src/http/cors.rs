@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn browsers_are_told_only_of_methods_that_are_open() {
+    fn preflight_allows_only_open_methods() {
         let reply = preflight(&["GET", "POST"], "GET, POST, PUT");
         assert_eq!(reply.headers[ALLOW], "GET, POST, PUT");
         assert_eq!(reply.headers[ACCESS_CONTROL_ALLOW_METHODS], "GET, POST");

@@ -175,7 +175,7 @@ impl ApiError {
     }
 
     /// Returns whether the connection must be closed because the rest of the body is not read.
-    pub fn closes(&self) -> bool {
+    pub fn closes_connection(&self) -> bool {
         matches!(self, Self::Timeout | Self::TooLarge | Self::OverLimit(_) | Self::Interrupted { .. })
     }
 }
@@ -183,7 +183,7 @@ impl ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         if error.is_unavailable() {
-            tracing::warn!(%error, "the database is away");
+            tracing::warn!(%error, "database unavailable");
             return Self::Unavailable("the database cannot be reached");
         }
         if error.is_conflict() {
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_pass_says_when_to_come_back() {
+    fn temporary_error_has_retry_after() {
         for _ in 0..20 {
             assert!((1..=5).contains(&ApiError::Unavailable("x").retry_after().unwrap()));
         }

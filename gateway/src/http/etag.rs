@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::http::error::ApiError;
 
 /// Bytes of the hash that are kept: enough to make collisions negligible.
-const BYTES: usize = 16;
+const TAG_BYTES: usize = 16;
 /// Suffix of a tag if the response is compressed, because that is another representation.
 pub const GZIPPED: &str = "-gzip";
 
@@ -28,8 +28,8 @@ impl EntityTag {
     pub fn of(editable: &impl Serialize) -> Result<Self, ApiError> {
         let value = serde_json::to_value(editable).map_err(|e| ApiError::Internal(format!("tagging: {e}")))?;
         let mut hash = Sha256::new();
-        absorb(&value, &mut hash);
-        Ok(Self(hex::encode(&hash.finalize()[..BYTES])))
+        hash_value(&value, &mut hash);
+        Ok(Self(hex::encode(&hash.finalize()[..TAG_BYTES])))
     }
 
     /// Returns the value of the `ETag` header.
@@ -44,7 +44,7 @@ impl EntityTag {
 }
 
 /// Hashes a value unambiguously: equal values have equal bytes, before they are stored and after; different values never do.
-fn absorb(value: &Value, hash: &mut Sha256) {
+fn hash_value(value: &Value, hash: &mut Sha256) {
     let mut piece = |kind: &[u8], bytes: &[u8]| {
         hash.update(kind);
         hash.update((bytes.len() as u64).to_le_bytes());
@@ -57,14 +57,14 @@ fn absorb(value: &Value, hash: &mut Sha256) {
         Value::String(text) => piece(b"s", text.as_bytes()),
         Value::Array(items) => {
             piece(b"a", &items.len().to_le_bytes());
-            items.iter().for_each(|item| absorb(item, hash));
+            items.iter().for_each(|item| hash_value(item, hash));
         }
         Value::Object(fields) => {
             piece(b"o", &fields.len().to_le_bytes());
             for (name, field) in fields {
                 hash.update((name.len() as u64).to_le_bytes());
                 hash.update(name);
-                absorb(field, hash);
+                hash_value(field, hash);
             }
         }
     }
@@ -104,8 +104,7 @@ impl Precondition {
             return Ok(Self::Any);
         }
         tags(&line).map(Self::OneOf).ok_or_else(|| {
-            let allowed =
-                "If-Match must be `*`, or a comma-separated list of quoted ETags as they were returned";
+            let allowed = "If-Match must be `*`, or a comma-separated list of quoted ETags as they were returned";
             ApiError::BadRequest(allowed.to_owned())
         })
     }
@@ -123,25 +122,25 @@ fn tags(list: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (mut rest, mut strong, mut found) = (list.trim_ascii(), Vec::new(), false);
     while !rest.is_empty() {
         // A list may have empty elements (RFC 9110, 5.6.1.2).
-        if let Some(behind) = rest.strip_prefix(b",") {
-            rest = behind.trim_ascii_start();
+        if let Some(tail) = rest.strip_prefix(b",") {
+            rest = tail.trim_ascii_start();
             continue;
         }
         let weak = rest.strip_prefix(b"W/");
         let quoted = weak.unwrap_or(rest).strip_prefix(b"\"")?;
         let end = quoted.iter().position(|byte| *byte == b'"')?;
-        let (opaque, behind) = (&quoted[..end], quoted[end + 1..].trim_ascii_start());
+        let (opaque, tail) = (&quoted[..end], quoted[end + 1..].trim_ascii_start());
         if !opaque.iter().all(|byte| matches!(byte, 0x21 | 0x23..=0x7E | 0x80..)) {
             return None;
         }
-        if !behind.is_empty() && !behind.starts_with(b",") {
+        if !tail.is_empty() && !tail.starts_with(b",") {
             return None;
         }
         found = true;
         if weak.is_none() {
             strong.push(opaque.to_vec());
         }
-        rest = behind;
+        rest = tail;
     }
     found.then_some(strong)
 }
@@ -153,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(lines: &[&'static str]) -> Result<Precondition, ApiError> {
+    fn parsed(lines: &[&'static str]) -> Result<Precondition, ApiError> {
         let line = |line: &&'static str| (IF_MATCH, HeaderValue::from_static(line));
         Precondition::of(&lines.iter().map(line).collect())
     }
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn if_match_is_read_by_the_standard() {
+    fn if_match_is_parsed_as_the_rfc_specifies() {
         for (lines, expected) in [
             (&[][..], Precondition::Absent),
             (&["*"], Precondition::Any),
@@ -176,7 +175,7 @@ mod tests {
             (&["W/\"a\", \"b\""], tags_of(&["b"])),
             (&["W/\"a\""], tags_of(&[])),
         ] {
-            assert_eq!(asked(lines).unwrap(), expected, "{lines:?}");
+            assert_eq!(parsed(lines).unwrap(), expected, "{lines:?}");
         }
         for lines in [
             &[""][..],
@@ -190,12 +189,12 @@ mod tests {
             &["\"a b\""],
             &["*", "*"],
         ] {
-            assert!(matches!(asked(lines), Err(ApiError::BadRequest(_))), "{lines:?}");
+            assert!(matches!(parsed(lines), Err(ApiError::BadRequest(_))), "{lines:?}");
         }
     }
 
     #[test]
-    fn a_tag_stands_for_one_state() {
+    fn different_states_have_different_tags() {
         let states = [
             json!(null),
             json!(["a"]),
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_what_they_are_once_they_were_stored() {
+    fn number_has_the_same_tag_before_and_after_storage() {
         for (sent, stored) in [
             ("1e18", "1000000000000000000"),
             ("-0.0", "0.0"),
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_compressed_is_the_same_state() {
+    fn tag_of_a_compressed_response_matches() {
         let (tag, other) = (EntityTag::of(&1).unwrap(), EntityTag::of(&2).unwrap());
         let zipped = Precondition::OneOf(vec![format!("{}{GZIPPED}", tag.0).into_bytes()]);
         zipped.check("thing", || Ok(tag)).unwrap();

@@ -74,7 +74,7 @@ impl<'a> Fields<'a> {
         Some(Element { value, path: self.path_of(name), problems: self.problems.clone() })
     }
 
-    fn given(&mut self, name: &'static str) -> Option<Element<'a>> {
+    fn non_null(&mut self, name: &'static str) -> Option<Element<'a>> {
         self.element(name).filter(|e| !e.value.is_null())
     }
 
@@ -83,12 +83,12 @@ impl<'a> Fields<'a> {
     }
 
     pub fn text(&mut self, name: &'static str, allowed: &Text) -> Option<&'a str> {
-        self.given(name)?.text(allowed)
+        self.non_null(name)?.text(allowed)
     }
 
     /// Returns the text, or an empty one after reporting a problem.
     pub fn required_text(&mut self, name: &'static str, allowed: &Text) -> &'a str {
-        match self.given(name) {
+        match self.non_null(name) {
             Some(element) => element.text(allowed).unwrap_or(""),
             None => {
                 self.missing(name);
@@ -98,15 +98,15 @@ impl<'a> Fields<'a> {
     }
 
     pub fn boolean(&mut self, name: &'static str) -> Option<bool> {
-        self.given(name)?.boolean()
+        self.non_null(name)?.boolean()
     }
 
     pub fn integer(&mut self, name: &'static str, allowed: RangeInclusive<i64>) -> Option<i64> {
-        self.given(name)?.integer(allowed)
+        self.non_null(name)?.integer(allowed)
     }
 
     pub fn required_integer(&mut self, name: &'static str, allowed: RangeInclusive<i64>) -> Option<i64> {
-        let element = self.given(name);
+        let element = self.non_null(name);
         if element.is_none() {
             self.missing(name);
         }
@@ -114,11 +114,11 @@ impl<'a> Fields<'a> {
     }
 
     pub fn choice<T: Copy>(&mut self, name: &'static str, allowed: &[(&str, T)]) -> Option<T> {
-        self.given(name)?.choice(allowed)
+        self.non_null(name)?.choice(allowed)
     }
 
     pub fn required_choice<T: Copy>(&mut self, name: &'static str, allowed: &[(&str, T)]) -> Option<T> {
-        let element = self.given(name);
+        let element = self.non_null(name);
         if element.is_none() {
             self.missing(name);
         }
@@ -126,11 +126,11 @@ impl<'a> Fields<'a> {
     }
 
     pub fn array(&mut self, name: &'static str, length: RangeInclusive<usize>) -> Option<Vec<Element<'a>>> {
-        self.given(name)?.array(length)
+        self.non_null(name)?.array(length)
     }
 
     pub fn object(&mut self, name: &'static str) -> Option<Fields<'a>> {
-        self.given(name)?.object()
+        self.non_null(name)?.object()
     }
 
     /// Reports a problem with a field of this object.
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn all_problems_are_found_under_their_paths() {
+    fn all_problems_are_reported_with_their_paths() {
         let body = json!({
             "name": "a\nb",
             "active": "yes",
@@ -210,11 +210,11 @@ mod tests {
     }
 
     #[test]
-    fn lengths_count_characters() {
+    fn text_length_is_counted_in_characters() {
         let body = json!({"a": "ééé", "b": "", "c": "éééé"});
         let found = problems(&body, |f| {
             assert_eq!(f.text("a", &Text::line(3)), Some("ééé"));
-            assert_eq!(f.text("b", &Text::maybe_line(3)), Some(""));
+            assert_eq!(f.text("b", &Text::line_or_empty(3)), Some(""));
             assert_eq!(f.text("b", &Text::line(3)), None);
             assert_eq!(f.text("c", &Text::line(3)), None);
         });
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn null_counts_as_absent() {
+    fn null_field_counts_as_absent() {
         let body = json!({"a": null, "n": 3.0});
         let found = problems(&body, |f| {
             assert_eq!((f.text("a", &Text::line(3)), f.has("a"), f.is_null("a")), (None, true, true));

@@ -112,14 +112,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_decoded() {
+    fn query_values_are_decoded() {
         let query = Query::parse("a=1&b=x%20y+z&c=%C3%A9&a=2&d&e=").unwrap();
         assert_eq!((query.get("a"), query.get("b"), query.get("c")), (Some("2"), Some("x y z"), Some("é")));
         assert_eq!((query.get("d"), query.get("e"), query.get("f")), (None, None, None));
     }
 
     #[test]
-    fn broken_strings_are_bad_requests() {
+    fn malformed_query_string_is_a_bad_request() {
         for text in ["a=%", "a=%2", "a=%zz", "a=%ff", "a=%00"] {
             assert!(matches!(Query::parse(text), Err(ApiError::BadRequest(_))), "{text}");
         }

@@ -15,9 +15,9 @@ use crate::http::error::ApiError;
 use crate::http::query::Query;
 
 /// A body that has not been read yet, or has already been taken.
-pub struct Unread(Mutex<Option<Incoming>>);
+pub struct UnreadBody(Mutex<Option<Incoming>>);
 
-impl Unread {
+impl UnreadBody {
     pub fn new(body: Incoming) -> Self {
         Self(Mutex::new(Some(body)))
     }
@@ -57,14 +57,14 @@ pub struct Request<'a> {
     pub client: Option<ClientAddress>,
     /// The trace that the request belongs to.
     pub trace: Option<TraceContext>,
-    body: &'a Unread,
+    body: &'a UnreadBody,
     peer: Peer,
 }
 
 impl<'a> Request<'a> {
     pub fn new(
         parts: &'a http::request::Parts,
-        body: &'a Unread,
+        body: &'a UnreadBody,
         peer: Peer,
         request_id: &'a str,
         received_ms: i64,
@@ -81,7 +81,7 @@ impl<'a> Request<'a> {
     }
 
     /// Returns the client's address according to a trusted proxy, or else the peer of the connection.
-    pub fn origin(&self) -> IpAddr {
+    pub fn client_ip(&self) -> IpAddr {
         let forwarded = self.peer.is_trusted_proxy.then(|| client_address::forwarded(self.headers));
         forwarded.flatten().unwrap_or(self.peer.address)
     }

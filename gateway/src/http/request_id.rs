@@ -5,12 +5,12 @@ use http::{HeaderMap, HeaderValue};
 /// Returns the caller's `X-Request-Id` if it is 1 to 64 characters of `[A-Za-z0-9._-]`, or else a new ID.
 pub fn of(headers: &HeaderMap) -> HeaderValue {
     match headers.get("x-request-id") {
-        Some(id) if is_fit(id.as_bytes()) => id.clone(),
+        Some(id) if is_valid(id.as_bytes()) => id.clone(),
         _ => fresh(),
     }
 }
 
-fn is_fit(id: &[u8]) -> bool {
+fn is_valid(id: &[u8]) -> bool {
     (1..=64).contains(&id.len()) && id.iter().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(b))
 }
 
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fit_id_is_kept_and_any_other_replaced() {
+    fn valid_request_id_is_kept_and_any_other_replaced() {
         let answered = |id: &str| {
             let headers = HeaderMap::from_iter([("x-request-id".parse().unwrap(), HeaderValue::from_str(id).unwrap())]);
             of(&headers).to_str().unwrap().to_owned()

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::http::error::{ApiError, Problem};
 use crate::http::etag::EntityTag;
-use crate::http::stream::{AnswerBody, Pieces};
+use crate::http::stream::{ResponseBody, StreamedBody};
 
 /// Initial capacity for the headers of a response.
 const HEADERS: usize = 9;
@@ -22,14 +22,15 @@ pub struct Reply {
     /// Empty if there is no body or if it is streamed.
     pub body: Bytes,
     /// A streamed body, in place of `body`.
-    pub pieces: Option<Pieces>,
+    pub stream: Option<StreamedBody>,
 }
 
 impl Reply {
     pub fn json(status: StatusCode, body: &impl Serialize) -> Result<Self, ApiError> {
         let mut text = Vec::with_capacity(BODY_BYTES);
-        serde_json::to_writer(&mut text, body).map_err(|e| ApiError::Internal(format!("serializing the response: {e}")))?;
-        Ok(Self { status, headers: HeaderMap::with_capacity(HEADERS), body: text.into(), pieces: None })
+        serde_json::to_writer(&mut text, body)
+            .map_err(|e| ApiError::Internal(format!("serializing the response: {e}")))?;
+        Ok(Self { status, headers: HeaderMap::with_capacity(HEADERS), body: text.into(), stream: None })
     }
 
     /// Adds a header. An invalid value is ignored.
@@ -41,17 +42,17 @@ impl Reply {
     }
 
     /// Adds the `ETag` of a single resource.
-    pub fn tagged(self, tag: &EntityTag) -> Self {
+    pub fn with_etag(self, tag: &EntityTag) -> Self {
         self.with("etag", tag.header())
     }
 
     pub fn empty(status: StatusCode) -> Self {
-        Self { status, headers: HeaderMap::new(), body: Bytes::new(), pieces: None }
+        Self { status, headers: HeaderMap::new(), body: Bytes::new(), stream: None }
     }
 
     /// Returns a 200 response with a streamed body of the given content type.
-    pub fn in_pieces(pieces: Pieces, content_type: &'static str) -> Self {
-        let reply = Self { pieces: Some(pieces), ..Self::empty(StatusCode::OK) };
+    pub fn streamed(stream: StreamedBody, content_type: &'static str) -> Self {
+        let reply = Self { stream: Some(stream), ..Self::empty(StatusCode::OK) };
         reply.with("content-type", content_type)
     }
 }
@@ -104,25 +105,25 @@ pub fn error(error: &ApiError, request_id: &str) -> Reply {
         tracing::error!(request_id, cause, "a request failed");
     }
     let body = error_body(error.status(), &error.to_string(), request_id, error.details());
-    let mut reply = Reply { status: error.status(), headers: HeaderMap::new(), body: body.into(), pieces: None };
+    let mut reply = Reply { status: error.status(), headers: HeaderMap::new(), body: body.into(), stream: None };
     if let Some(seconds) = error.retry_after() {
         reply.headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     if let Some(allow) = error.allow().and_then(|a| HeaderValue::from_str(a).ok()) {
         reply.headers.insert(ALLOW, allow);
     }
-    if error.closes() {
+    if error.closes_connection() {
         reply.headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     reply
 }
 
-impl From<Reply> for Response<AnswerBody> {
+impl From<Reply> for Response<ResponseBody> {
     fn from(reply: Reply) -> Self {
         let has_body = !reply.body.is_empty();
-        let body = match reply.pieces {
-            None => AnswerBody::Whole(Full::new(reply.body)),
-            Some(pieces) => AnswerBody::Pieces(pieces),
+        let body = match reply.stream {
+            None => ResponseBody::Whole(Full::new(reply.body)),
+            Some(stream) => ResponseBody::Streamed(stream),
         };
         let mut response = Response::new(body);
         *response.status_mut() = reply.status;
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_have_one_shape() {
+    fn error_body_has_one_format() {
         let reply = error(&ApiError::invalid("steps[1].delay", "1 to 9"), "r-1");
         let body: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
         assert_eq!(
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_of_our_own_faults_stays_inside() {
+    fn cause_of_an_internal_error_is_not_returned() {
         let reply = error(&ApiError::Internal("password=hunter2".into()), "r-1");
         assert!(!String::from_utf8_lossy(&reply.body).contains("hunter2"));
     }

@@ -1,6 +1,6 @@
 //! Accepts connections up to a maximum, bounds them in time, and drains them at shutdown.
 
-mod wire;
+mod connection_io;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -17,8 +17,8 @@ use kernel::shutdown::Shutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-use crate::http::stream::AnswerBody;
-use wire::{Limits, Phase, Wire};
+use crate::http::stream::ResponseBody;
+use connection_io::{ConnectionIo, Limits, Phase};
 
 const LIMITS: Limits = Limits {
     head: Duration::from_secs(10),
@@ -30,7 +30,7 @@ const LIMITS: Limits = Limits {
 const READ_BUFFER: usize = 64 * 1024;
 /// How long, at least, connected clients receive responses that close the connection before the gateway closes idle
 /// connections. Otherwise a request on its way could be lost.
-const FAREWELL: Duration = Duration::from_secs(1);
+const DRAIN_GRACE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Handles the requests.
 pub trait Service: Send + Sync + 'static {
@@ -41,7 +41,7 @@ pub trait Service: Send + Sync + 'static {
     fn begin_drain(&self);
 
     /// Responds to a request from `peer`.
-    fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> impl Future<Output = Response<AnswerBody>> + Send;
+    fn handle(&self, request: Request<Incoming>, peer: IpAddr) -> impl Future<Output = Response<ResponseBody>> + Send;
 }
 
 /// Serves until shutdown, and returns when every request in flight has been answered.
@@ -49,47 +49,47 @@ pub trait Service: Send + Sync + 'static {
 /// New connections are still accepted while the gateway drains, and asked to retry: closing the listener would reset the
 /// connections in its backlog.
 pub async fn serve<S: Service>(listener: TcpListener, service: Arc<S>, shutdown: Shutdown) {
-    let room = Arc::new(Semaphore::new(service.max_connections()));
-    let door = Door { listener, room, service };
-    let (connections, late) = (GracefulShutdown::new(), GracefulShutdown::new());
+    let connection_permits = Arc::new(Semaphore::new(service.max_connections()));
+    let acceptor = Acceptor { listener, connection_permits, service };
+    let (connections, late_connections) = (GracefulShutdown::new(), GracefulShutdown::new());
     tokio::select! {
         () = shutdown.cancelled() => {}
-        () = door.admit(&connections) => {}
+        () = acceptor.accept(&connections) => {}
     }
-    door.service.begin_drain();
+    acceptor.service.begin_drain();
     tokio::select! {
-        () = tokio::time::sleep(FAREWELL) => {}
-        () = door.admit(&connections) => {}
+        () = tokio::time::sleep(DRAIN_GRACE_PERIOD) => {}
+        () = acceptor.accept(&connections) => {}
     }
     tokio::select! {
         () = connections.shutdown() => {}
-        () = door.admit(&late) => {}
+        () = acceptor.accept(&late_connections) => {}
     }
-    drop(door);
-    let _ = tokio::time::timeout(FAREWELL, emptied(&late)).await;
-    late.shutdown().await;
+    drop(acceptor);
+    let _ = tokio::time::timeout(DRAIN_GRACE_PERIOD, wait_until_closed(&late_connections)).await;
+    late_connections.shutdown().await;
 }
 
 /// Waits until all connections are closed.
-async fn emptied(connections: &GracefulShutdown) {
+async fn wait_until_closed(connections: &GracefulShutdown) {
     while connections.count() > 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 /// The listener, with the semaphore that bounds its connections.
-struct Door<S> {
+struct Acceptor<S> {
     listener: TcpListener,
-    room: Arc<Semaphore>,
+    connection_permits: Arc<Semaphore>,
     service: Arc<S>,
 }
 
-impl<S: Service> Door<S> {
+impl<S: Service> Acceptor<S> {
     /// Accepts connections for as long as the future is polled.
-    async fn admit(&self, connections: &GracefulShutdown) {
+    async fn accept(&self, connections: &GracefulShutdown) {
         loop {
             // The permit is acquired first: while none is free, connections wait in the listener's backlog.
-            let Ok(permit) = self.room.clone().acquire_owned().await else { return };
+            let Ok(permit) = self.connection_permits.clone().acquire_owned().await else { return };
             let (stream, peer) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -118,18 +118,18 @@ async fn connection<S: Service>(
 ) -> hyper::Result<()> {
     let _ = stream.set_nodelay(true);
     let phase = Phase::default();
-    let wire = Wire::new(stream, phase.clone(), LIMITS);
+    let io = ConnectionIo::new(stream, phase.clone(), LIMITS);
     // One reference count per connection: a shared one would bounce between the cores' caches.
     let of_connection = Arc::new((service, phase));
-    let answering = service_fn(move |request| {
+    let handler = service_fn(move |request| {
         let of_connection = of_connection.clone();
         of_connection.1.busy();
         async move {
             let (service, phase) = &*of_connection;
-            let mut response = service.answer(request, peer).await;
+            let mut response = service.handle(request, peer).await;
             match response.body_mut() {
-                AnswerBody::Whole(_) => phase.idle(),
-                AnswerBody::Pieces(pieces) => pieces.hold(phase.streaming()),
+                ResponseBody::Whole(_) => phase.idle(),
+                ResponseBody::Streamed(body) => body.hold(phase.streaming()),
             }
             Ok::<_, Infallible>(response)
         }
@@ -140,6 +140,6 @@ async fn connection<S: Service>(
         .writev(false)
         .max_buf_size(READ_BUFFER)
         .header_read_timeout(None)
-        .serve_connection(TokioIo::new(wire), answering);
+        .serve_connection(TokioIo::new(io), handler);
     watcher.watch(connection).await
 }

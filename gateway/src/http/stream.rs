@@ -10,57 +10,57 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 
 /// Maximum chunks that are queued for a slow client.
-const WAITING: usize = 2;
+const MAX_QUEUED_CHUNKS: usize = 2;
 
 /// An incomplete response: the client sees the connection break instead of a shorter response.
 #[derive(Debug, thiserror::Error)]
 #[error("the response was interrupted")]
-pub struct BrokenOff;
+pub struct IncompleteBody;
 
-enum Piece {
+enum Chunk {
     Data(Bytes),
     End,
 }
 
 /// The sender of the chunks.
-pub struct Maker(mpsc::Sender<Piece>);
+pub struct BodyWriter(mpsc::Sender<Chunk>);
 
 /// The client has disconnected.
 #[derive(Debug)]
-pub struct Gone;
+pub struct Disconnected;
 
-impl Maker {
+impl BodyWriter {
     /// Sends a chunk, and waits until the queue has capacity. Ignores an empty chunk.
-    pub async fn put(&self, piece: Vec<u8>) -> Result<(), Gone> {
-        if piece.is_empty() {
+    pub async fn send(&self, chunk: Vec<u8>) -> Result<(), Disconnected> {
+        if chunk.is_empty() {
             return Ok(());
         }
-        self.0.send(Piece::Data(piece.into())).await.map_err(|_| Gone)
+        self.0.send(Chunk::Data(chunk.into())).await.map_err(|_| Disconnected)
     }
 
     /// Returns whether the client has disconnected.
-    pub fn is_unwanted(&self) -> bool {
+    pub fn is_disconnected(&self) -> bool {
         self.0.is_closed()
     }
 
     /// Completes the response. If this is not called, the connection breaks off.
-    pub async fn end(self) {
-        let _ = self.0.send(Piece::End).await;
+    pub async fn finish(self) {
+        let _ = self.0.send(Chunk::End).await;
     }
 }
 
 /// The body of a streamed response.
-pub struct Pieces {
-    made: mpsc::Receiver<Piece>,
+pub struct StreamedBody {
+    chunks: mpsc::Receiver<Chunk>,
     ended: bool,
     /// Dropped when the response ends.
     held: Option<Box<dyn Any + Send + Sync>>,
 }
 
-impl Pieces {
-    pub fn new() -> (Maker, Self) {
-        let (sender, made) = mpsc::channel(WAITING);
-        (Maker(sender), Self { made, ended: false, held: None })
+impl StreamedBody {
+    pub fn new() -> (BodyWriter, Self) {
+        let (sender, chunks) = mpsc::channel(MAX_QUEUED_CHUNKS);
+        (BodyWriter(sender), Self { chunks, ended: false, held: None })
     }
 
     /// Keeps a value alive until the response ends.
@@ -70,43 +70,43 @@ impl Pieces {
 }
 
 /// The body of a response.
-pub enum AnswerBody {
+pub enum ResponseBody {
     Whole(Full<Bytes>),
-    Pieces(Pieces),
+    Streamed(StreamedBody),
 }
 
-impl Body for AnswerBody {
+impl Body for ResponseBody {
     type Data = Bytes;
-    type Error = BrokenOff;
+    type Error = IncompleteBody;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
-        let pieces = match self.get_mut() {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, IncompleteBody>>> {
+        let body = match self.get_mut() {
             Self::Whole(whole) => return Pin::new(whole).poll_frame(cx).map_err(|never| match never {}),
-            Self::Pieces(pieces) => pieces,
+            Self::Streamed(body) => body,
         };
-        if pieces.ended {
+        if body.ended {
             return Poll::Ready(None);
         }
-        let next = ready!(pieces.made.poll_recv(cx));
-        if let Some(Piece::Data(data)) = next {
+        let next = ready!(body.chunks.poll_recv(cx));
+        if let Some(Chunk::Data(data)) = next {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
-        pieces.ended = true;
-        pieces.held = None;
-        Poll::Ready(if next.is_some() { None } else { Some(Err(BrokenOff)) })
+        body.ended = true;
+        body.held = None;
+        Poll::Ready(if next.is_some() { None } else { Some(Err(IncompleteBody)) })
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(whole) => whole.is_end_stream(),
-            Self::Pieces(pieces) => pieces.ended,
+            Self::Streamed(body) => body.ended,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(whole) => whole.size_hint(),
-            Self::Pieces(_) => SizeHint::default(),
+            Self::Streamed(_) => SizeHint::default(),
         }
     }
 }
@@ -118,39 +118,39 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_what_was_ended_is_whole() {
-        let (maker, pieces) = Pieces::new();
+    async fn unfinished_stream_is_an_incomplete_body() {
+        let (writer, body) = StreamedBody::new();
         let making = async {
-            maker.put(b"a".to_vec()).await.unwrap();
-            maker.put(Vec::new()).await.unwrap();
-            maker.put(b"b".to_vec()).await.unwrap();
-            maker.end().await;
+            writer.send(b"a".to_vec()).await.unwrap();
+            writer.send(Vec::new()).await.unwrap();
+            writer.send(b"b".to_vec()).await.unwrap();
+            writer.finish().await;
         };
-        let (whole, ()) = tokio::join!(AnswerBody::Pieces(pieces).collect(), making);
+        let (whole, ()) = tokio::join!(ResponseBody::Streamed(body).collect(), making);
         assert_eq!(whole.unwrap().to_bytes(), "ab");
 
-        let (maker, pieces) = Pieces::new();
-        maker.put(b"a".to_vec()).await.unwrap();
-        drop(maker);
-        assert!(AnswerBody::Pieces(pieces).collect().await.is_err());
+        let (writer, body) = StreamedBody::new();
+        writer.send(b"a".to_vec()).await.unwrap();
+        drop(writer);
+        assert!(ResponseBody::Streamed(body).collect().await.is_err());
     }
 
     #[tokio::test]
-    async fn what_is_held_goes_with_the_end() {
+    async fn held_value_is_dropped_at_the_end() {
         let held = std::sync::Arc::new(());
-        let (maker, mut pieces) = Pieces::new();
-        pieces.hold(held.clone());
+        let (writer, mut body) = StreamedBody::new();
+        body.hold(held.clone());
         assert_eq!(std::sync::Arc::strong_count(&held), 2);
-        maker.end().await;
-        let mut body = AnswerBody::Pieces(pieces);
+        writer.finish().await;
+        let mut body = ResponseBody::Streamed(body);
         assert!(body.frame().await.is_none());
         assert_eq!(std::sync::Arc::strong_count(&held), 1);
     }
 
     #[tokio::test]
-    async fn a_maker_hears_that_nobody_reads() {
-        let (maker, pieces) = Pieces::new();
-        drop(pieces);
-        assert!(maker.put(b"a".to_vec()).await.is_err());
+    async fn writer_fails_after_the_client_disconnected() {
+        let (writer, body) = StreamedBody::new();
+        drop(body);
+        assert!(writer.send(b"a".to_vec()).await.is_err());
     }
 }

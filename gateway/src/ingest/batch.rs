@@ -7,7 +7,7 @@ use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, Ma
 use serde_json::value::RawValue;
 
 use super::MAX_ITEMS;
-use super::item::{Item, Raw, ReadInPlace, fields, whole_body};
+use super::item::{Item, Raw, ReadInPlace, body_error, fields};
 use crate::http::error::ApiError;
 
 /// An element of a batch of any JSON type.
@@ -21,9 +21,9 @@ impl<'de: 'a, 'a> ReadInPlace<'de> for Element<'a> {
     }
 }
 
-struct Place<'p, T>(&'p mut T);
+struct InPlace<'p, T>(&'p mut T);
 
-impl<'de, T: ReadInPlace<'de>> DeserializeSeed<'de> for Place<'_, T> {
+impl<'de, T: ReadInPlace<'de>> DeserializeSeed<'de> for InPlace<'_, T> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         self.0.read(deserializer)
@@ -43,7 +43,7 @@ pub struct Batch<'a> {
 fields!(BatchField { Batch: "batch", SentAt: "sentAt" | "sent_at" });
 
 /// A batch with elements of type `T`, of which at most [`MAX_ITEMS`] are kept.
-struct Outer<'a, T> {
+struct BatchBody<'a, T> {
     elements: Option<Elements<T>>,
     sent_at: Raw<'a>,
 }
@@ -55,8 +55,8 @@ struct Elements<T> {
 
 impl<'de, T: ReadInPlace<'de>> Deserialize<'de> for Elements<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct All<T>(std::marker::PhantomData<T>);
-        impl<'de, T: ReadInPlace<'de>> Visitor<'de> for All<T> {
+        struct ElementsVisitor<T>(std::marker::PhantomData<T>);
+        impl<'de, T: ReadInPlace<'de>> Visitor<'de> for ElementsVisitor<T> {
             type Value = Elements<T>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an array")
@@ -66,7 +66,7 @@ impl<'de, T: ReadInPlace<'de>> Deserialize<'de> for Elements<T> {
                 while kept.len() < MAX_ITEMS {
                     let at = kept.len();
                     kept.push(T::default());
-                    if seq.next_element_seed(Place(&mut kept[at]))?.is_none() {
+                    if seq.next_element_seed(InPlace(&mut kept[at]))?.is_none() {
                         kept.truncate(at);
                         return Ok(Elements { total: at, kept });
                     }
@@ -78,47 +78,47 @@ impl<'de, T: ReadInPlace<'de>> Deserialize<'de> for Elements<T> {
                 Ok(Elements { kept, total })
             }
         }
-        deserializer.deserialize_seq(All(std::marker::PhantomData))
+        deserializer.deserialize_seq(ElementsVisitor(std::marker::PhantomData))
     }
 }
 
-impl<'de: 'a, 'a, T: ReadInPlace<'de>> Deserialize<'de> for Outer<'a, T> {
+impl<'de: 'a, 'a, T: ReadInPlace<'de>> Deserialize<'de> for BatchBody<'a, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Outers<'a, T>(std::marker::PhantomData<(&'a (), T)>);
-        impl<'de: 'a, 'a, T: ReadInPlace<'de>> Visitor<'de> for Outers<'a, T> {
-            type Value = Outer<'a, T>;
+        struct BatchBodyVisitor<'a, T>(std::marker::PhantomData<(&'a (), T)>);
+        impl<'de: 'a, 'a, T: ReadInPlace<'de>> Visitor<'de> for BatchBodyVisitor<'a, T> {
+            type Value = BatchBody<'a, T>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Outer<'a, T>, A::Error> {
-                let mut outer = Outer { elements: None, sent_at: None };
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<BatchBody<'a, T>, A::Error> {
+                let mut body = BatchBody { elements: None, sent_at: None };
                 while let Some(field) = map.next_key()? {
                     match field {
-                        BatchField::Batch => outer.elements = Some(map.next_value()?),
+                        BatchField::Batch => body.elements = Some(map.next_value()?),
                         BatchField::SentAt => {
-                            outer.sent_at = Some(map.next_value::<&'de RawValue>()?).filter(|r| r.get() != "null");
+                            body.sent_at = Some(map.next_value::<&'de RawValue>()?).filter(|r| r.get() != "null");
                         }
                         BatchField::Other => drop(map.next_value::<IgnoredAny>()?),
                     }
                 }
-                Ok(outer)
+                Ok(body)
             }
         }
-        deserializer.deserialize_map(Outers(std::marker::PhantomData))
+        deserializer.deserialize_map(BatchBodyVisitor(std::marker::PhantomData))
     }
 }
 
 impl<'a> Batch<'a> {
     pub fn parse(text: &'a str) -> Result<Self, ApiError> {
         // Nearly always all items are objects. Only if that fails is the body parsed again, element by element.
-        if let Ok(outer) = serde_json::from_str::<Outer<'a, Item<'a>>>(text) {
-            let sent_at = outer.sent_at;
-            return Ok(Self { items: outer.into_elements()?, unreadable: BTreeMap::new(), sent_at });
+        if let Ok(body) = serde_json::from_str::<BatchBody<'a, Item<'a>>>(text) {
+            let sent_at = body.sent_at;
+            return Ok(Self { items: body.into_elements()?, unreadable: BTreeMap::new(), sent_at });
         }
-        let outer: Outer<'a, Element<'a>> = serde_json::from_str(text).map_err(|e| not_a_batch(text, &e))?;
-        let sent_at = outer.sent_at;
+        let body: BatchBody<'a, Element<'a>> = serde_json::from_str(text).map_err(|e| batch_error(text, &e))?;
+        let sent_at = body.sent_at;
         let (mut items, mut unreadable) = (Vec::new(), BTreeMap::new());
-        for (index, element) in outer.into_elements()?.into_iter().enumerate() {
+        for (index, element) in body.into_elements()?.into_iter().enumerate() {
             let text = element.0.map_or("null", RawValue::get);
             items.push(serde_json::from_str(text).unwrap_or_else(|e| {
                 let is_object = text.starts_with('{');
@@ -131,7 +131,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-impl<T> Outer<'_, T> {
+impl<T> BatchBody<'_, T> {
     fn into_elements(self) -> Result<Vec<T>, ApiError> {
         let Some(elements) = self.elements else { return Err(ApiError::invalid("batch", "is required")) };
         if elements.total > MAX_ITEMS {
@@ -142,11 +142,11 @@ impl<T> Outer<'_, T> {
     }
 }
 
-fn not_a_batch(text: &str, error: &serde_json::Error) -> ApiError {
+fn batch_error(text: &str, error: &serde_json::Error) -> ApiError {
     if error.is_data() && text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok() {
         return ApiError::invalid("batch", format!("must be an array of at most {MAX_ITEMS} items"));
     }
-    whole_body(text, error)
+    body_error(text, error)
 }
 
 #[cfg(test)]
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_of_another_shape() {
+    fn body_of_another_type_is_refused() {
         for (text, status) in
             [("", 400), ("nope", 400), ("[]", 400), ("\"x\"", 400), ("{\"event\":}", 400), ("{} x", 400)]
         {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_item_costs_its_neighbours_nothing() {
+    fn unreadable_item_does_not_affect_the_others() {
         let batch =
             Batch::parse(r#"{"sentAt":"s","batch":[{"type":"track"},7,1e999,null,[],{"\ud800":1},{"event":"e"}]}"#);
         let batch = batch.unwrap();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn one_item_too_many_refuses_all() {
+    fn batch_over_the_maximum_is_refused() {
         let of =
             |n: usize| Batch::parse(&format!(r#"{{"batch":[{}]}}"#, vec!["{}"; n].join(","))).map(|b| b.items.len());
         assert_eq!(of(MAX_ITEMS).unwrap(), MAX_ITEMS);

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use wire::event::{BorrowedBody, BorrowedItem};
 
 use super::item::Item;
-use super::{ids, in_one_line, properties, time};
+use super::{ids, join_problems, properties, time};
 use crate::auth::identity::token;
 use crate::context::Context;
 use crate::http::error::{ApiError, Problem};
@@ -123,11 +123,11 @@ impl<'a> Checker<'a> {
     }
 
     /// Validates an item of a batch. Fails with its problems in one line.
-    pub fn check_of_batch<'i>(&self, item: &Item<'i>, index: usize) -> Result<Checked<'i>, String> {
+    pub fn check_batch_item<'i>(&self, item: &Item<'i>, index: usize) -> Result<Checked<'i>, String> {
         let text = item.kind.and_then(text_of);
         let kind = KINDS.iter().find(|(name, _)| text.as_deref() == Some(name)).map(|(_, kind)| *kind);
         let kind = kind.ok_or("type: must be one of `track`, `identify`, `screen`, `alias`")?;
-        self.check(item, kind, Some(index)).map_err(|problems| in_one_line(&problems))
+        self.check(item, kind, Some(index)).map_err(|problems| join_problems(&problems))
     }
 
     pub fn check<'i>(&self, item: &Item<'i>, kind: Kind, index: Option<usize>) -> Result<Checked<'i>, Vec<Problem>> {
@@ -172,7 +172,7 @@ impl<'a> Checker<'a> {
             return Err(problems);
         }
         let derived = match (&client_id, self.idempotency_key) {
-            (None, Some(key)) => Some(index.map_or(Cow::Borrowed(key), |i| Cow::Owned(ids::of_batch(key, i)))),
+            (None, Some(key)) => Some(index.map_or(Cow::Borrowed(key), |i| Cow::Owned(ids::batch_item_id(key, i)))),
             _ => client_id,
         };
         let ids = match kind {
@@ -201,7 +201,7 @@ impl<'a> Checker<'a> {
 /// Returns the properties' text, borrowed from the body.
 fn properties_of<'a>(raw: Option<&'a RawValue>, problems: &mut Vec<Problem>) -> Cow<'a, str> {
     let Some(raw) = raw else { return Cow::Borrowed(EMPTY) };
-    if let Some(why) = properties::refuses(raw.get()) {
+    if let Some(why) = properties::find_violation(raw.get()) {
         problems.push(Problem::new("properties", why));
         return Cow::Borrowed(EMPTY);
     }
@@ -225,14 +225,14 @@ fn required<'a>(raw: Option<&'a RawValue>, field: &str, problems: &mut Vec<Probl
 
 /// Returns a name or ID of 1 to 200 characters without control characters, or reports a problem.
 fn text<'a>(raw: Option<&'a RawValue>, field: &str, problems: &mut Vec<Problem>) -> Option<Cow<'a, str>> {
-    let found = text_of(raw?).filter(|t| is_fit(t));
+    let found = text_of(raw?).filter(|t| is_valid_text(t));
     if found.is_none() {
         problems.push(Problem::new(field, TEXT_ALLOWED));
     }
     found
 }
 
-fn is_fit(text: &str) -> bool {
+fn is_valid_text(text: &str) -> bool {
     // Most texts are short and plain ASCII, which needs no decoding.
     if (1..=MAX_TEXT).contains(&text.len()) && text.bytes().all(|b| (b' '..0x7f).contains(&b)) {
         return true;

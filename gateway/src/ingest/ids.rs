@@ -42,7 +42,7 @@ pub fn of_webhook(project: ProjectId, digest: &str, has_timestamp: bool, receive
 }
 
 /// Returns the client ID of a batch item that has none, derived from the request's `Idempotency-Key`.
-pub fn of_batch(idempotency_key: &str, index: usize) -> String {
+pub fn batch_item_id(idempotency_key: &str, index: usize) -> String {
     format!("{idempotency_key}:{index}")
 }
 
@@ -55,7 +55,7 @@ mod tests {
     const NOW: i64 = 1_790_000_000_000;
 
     #[test]
-    fn repeats_share_the_id_that_they_are_found_by() {
+    fn repeats_share_their_dedupe_id() {
         let (first, again) = (of_event(PROJECT, PUBLIC, Some("a"), NOW), of_event(PROJECT, PUBLIC, Some("a"), NOW + 9));
         assert_eq!((first.dedupe, first.public), (again.dedupe, again.public));
         assert_ne!(first.row, again.row);
@@ -68,14 +68,14 @@ mod tests {
     }
 
     #[test]
-    fn webhooks_without_a_timestamp_are_recognised_for_good() {
+    fn webhook_without_timestamp_has_a_lasting_dedupe_id() {
         let of = |has_timestamp| of_webhook(PROJECT, "digest", has_timestamp, NOW).dedupe.unwrap();
         assert!(ids::is_lasting(of(false)) && !ids::is_lasting(of(true)));
         assert_eq!(of(false), of_webhook(PROJECT, "digest", false, NOW + 9).dedupe.unwrap());
     }
 
     #[test]
-    fn without_a_clients_id_nothing_repeats() {
+    fn item_without_client_id_has_no_dedupe_id() {
         assert!(of_event(PROJECT, PUBLIC, None, NOW).dedupe.is_none());
         assert!(of_update(PROJECT, PUBLIC, None, NOW).dedupe.is_none());
         let own = ids::fresh(NOW).to_string();

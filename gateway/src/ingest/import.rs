@@ -6,21 +6,21 @@
 //! thus wait for at most one slice, and imports pause while the worker lags behind. Progress is recorded with every slice, so an
 //! interrupted import can be resumed.
 
-mod asked;
 mod columns;
-mod hold;
+mod lease;
 mod lines;
-mod person;
 mod reader;
+mod request;
 mod rows;
 mod run;
 mod slice;
 mod source;
 mod state;
+mod user;
 
-pub use asked::Asked;
-pub use hold::candidates;
-pub use reader::Shape;
+pub use lease::candidates;
+pub use reader::Format;
+pub use request::ImportRequest;
 pub use run::run;
 pub use state::Imports;
 

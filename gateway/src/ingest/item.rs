@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::unreadable;
+use super::json_error;
 use crate::http::error::ApiError;
 
 pub(super) type Raw<'a> = Option<&'a RawValue>;
@@ -34,17 +34,17 @@ pub struct Item<'a> {
 impl<'a> Item<'a> {
     /// Parses the body of a request for a single item.
     pub fn single(text: &'a str) -> Result<Self, ApiError> {
-        serde_json::from_str(text).map_err(|e| whole_body(text, &e))
+        serde_json::from_str(text).map_err(|e| body_error(text, &e))
     }
 }
 
 /// Returns the error for an unreadable body: valid JSON of another type, or invalid JSON.
-pub(super) fn whole_body(text: &str, error: &serde_json::Error) -> ApiError {
+pub(super) fn body_error(text: &str, error: &serde_json::Error) -> ApiError {
     match serde_json::from_str::<IgnoredAny>(text) {
         Ok(_) if !text.trim_start().starts_with('{') => {
             ApiError::BadRequest("the body must be a JSON object".to_owned())
         }
-        _ => unreadable(error),
+        _ => json_error(error),
     }
 }
 
@@ -104,7 +104,7 @@ impl<'de: 'a, 'a> ReadInPlace<'de> for Item<'a> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
                 let item = self.0;
                 while let Some(field) = map.next_key()? {
-                    let place = match field {
+                    let slot = match field {
                         ItemField::Kind => &mut item.kind,
                         ItemField::Id => &mut item.id,
                         ItemField::Event => &mut item.event,
@@ -125,7 +125,7 @@ impl<'de: 'a, 'a> ReadInPlace<'de> for Item<'a> {
                     // `null` counts as absent, so it must not hide a value under the other spelling.
                     let raw: &'de RawValue = map.next_value()?;
                     if raw.get() != "null" {
-                        *place = Some(raw);
+                        *slot = Some(raw);
                     }
                 }
                 Ok(())
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_styles_of_names_are_read_and_the_last_one_counts() {
+    fn both_name_styles_are_read_and_the_last_value_wins() {
         let item =
             Item::single(r#"{"eventName":"a","userId":"u","anonymous_id":null,"event":"b","x":[1e999]}"#).unwrap();
         assert_eq!((item.event.unwrap().get(), item.user_id.unwrap().get()), (r#""b""#, r#""u""#));

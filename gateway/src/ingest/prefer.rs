@@ -17,13 +17,13 @@ const MAX_WAIT: u64 = 10;
 pub struct Wait(Option<u64>);
 
 /// The wait that was applied, for the response headers.
-pub struct Waited(Option<u64>);
+pub struct AppliedWait(Option<u64>);
 
 impl Wait {
     /// Reads the `Prefer` headers. Other preferences are ignored, as the standard requires.
     ///
     /// Fails with 422 if the number of seconds is invalid or too large.
-    pub fn asked(request: &Request<'_>) -> Result<Self, ApiError> {
+    pub fn from_headers(request: &Request<'_>) -> Result<Self, ApiError> {
         for value in request.headers.get_all("prefer") {
             if let Some(seconds) = value.to_str().ok().and_then(wait_in) {
                 let problem = || ApiError::invalid("Prefer", format!("wait must be 0 to {MAX_WAIT} seconds"));
@@ -40,16 +40,16 @@ impl Wait {
     }
 
     /// Waits, if the client asked for it. On a timeout the items are accepted nevertheless.
-    pub async fn until(self, app: &App, positions: &[Position]) -> Waited {
+    pub async fn until(self, app: &App, positions: &[Position]) -> AppliedWait {
         if let Some(seconds) = self.0 {
             app.ingest.applied.wait(&app.store, positions, Instant::now() + Duration::from_secs(seconds)).await;
         }
-        Waited(self.0)
+        AppliedWait(self.0)
     }
 }
 
-impl Waited {
-    pub fn tell(self, reply: Reply) -> Reply {
+impl AppliedWait {
+    pub fn add_header(self, reply: Reply) -> Reply {
         match self.0 {
             Some(seconds) => reply.with("preference-applied", format!("wait={seconds}")),
             None => reply,
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_preference_is_found_among_others() {
+    fn wait_preference_is_found_among_others() {
         for (header, expected) in [
             ("wait=5", Some("5")),
             ("respond-async, WAIT = \"10\"; x=y", Some("10")),

@@ -18,7 +18,7 @@ const MAX_NUMBER_BYTES: usize = 330;
 const MAX_EXPONENT: i32 = 324;
 
 /// Returns why properties are not allowed, or `None` if they are.
-pub fn refuses(text: &str) -> Option<String> {
+pub fn find_violation(text: &str) -> Option<String> {
     if !text.starts_with('{') {
         return Some("must be an object".to_owned());
     }
@@ -31,7 +31,7 @@ pub fn refuses(text: &str) -> Option<String> {
 /// Bytes checked at once: a block without a quotation mark is short enough not to hide a key over [`MAX_KEY_BYTES`].
 const BLOCK: usize = 64;
 /// A text up to this size cannot hold more than [`MAX_KEYS`] keys, because each takes at least six bytes: `"k":1,`.
-const PLAIN_BYTES: usize = 6 * MAX_KEYS;
+const MAX_PLAIN_BYTES: usize = 6 * MAX_KEYS;
 
 /// Returns whether the text certainly meets all limits, without parsing it. Most properties do; the others need a scan.
 ///
@@ -39,7 +39,7 @@ const PLAIN_BYTES: usize = 6 * MAX_KEYS;
 /// nested, has no digit before an `e`, and has no stretch without a quotation mark that is long enough for an oversized key or
 /// number.
 fn is_plain(text: &[u8]) -> bool {
-    if text.len() > PLAIN_BYTES {
+    if text.len() > MAX_PLAIN_BYTES {
         return false;
     }
     // Each byte is compared with the one before it. The first byte opens the outermost object.
@@ -48,9 +48,9 @@ fn is_plain(text: &[u8]) -> bool {
     };
     let (blocks, rest) = all_but_first.as_chunks::<BLOCK>();
     let (before, rest_before) = all_but_last.as_chunks::<BLOCK>();
-    let mut glance = Glance::default();
+    let mut check = FastCheck::default();
     for (block, before) in blocks.iter().zip(before) {
-        if !glance.finds_quotation_mark(before, block) {
+        if !check.finds_quotation_mark(before, block) {
             return false;
         }
     }
@@ -59,8 +59,8 @@ fn is_plain(text: &[u8]) -> bool {
         block[..rest.len()].copy_from_slice(rest);
         block
     };
-    glance.finds_quotation_mark(&padded(rest_before), &padded(rest));
-    glance.is_plain()
+    check.finds_quotation_mark(&padded(rest_before), &padded(rest));
+    check.is_plain()
 }
 
 /// Bytes per SIMD register.
@@ -68,13 +68,13 @@ const LANES: usize = 16;
 
 /// Findings so far, per lane. The loop over the lanes has no branches, so that the compiler can vectorize it.
 #[derive(Default)]
-struct Glance {
-    /// Objects and arrays opened. [`PLAIN_BYTES`] guarantees that the count fits into a byte.
+struct FastCheck {
+    /// Objects and arrays opened. [`MAX_PLAIN_BYTES`] guarantees that the count fits into a byte.
     opens: [u8; LANES],
     suspicious: [u8; LANES],
 }
 
-impl Glance {
+impl FastCheck {
     /// Checks a block, given the byte before each of its bytes. Returns whether the block contains a quotation mark.
     fn finds_quotation_mark(&mut self, before: &[u8; BLOCK], block: &[u8; BLOCK]) -> bool {
         let is = |byte: u8, wanted: u8| u8::from(byte == wanted);

@@ -21,7 +21,7 @@ pub struct Outgoing {
     project: ProjectId,
     partitions: u16,
     /// Initial capacity of a part, in items of the size of its first.
-    room: usize,
+    part_capacity: usize,
     /// Parts that may be published concurrently, round by round. A partition with too many items for one message continues in
     /// the next round, which preserves their order. Nearly always one round suffices.
     rounds: Vec<Vec<Part>>,
@@ -34,7 +34,7 @@ impl Outgoing {
     }
 
     fn of(project: ProjectId, partitions: u16, items: usize) -> Self {
-        Self { project, partitions, room: items.div_ceil(usize::from(partitions.max(1))), rounds: Vec::new() }
+        Self { project, partitions, part_capacity: items.div_ceil(usize::from(partitions.max(1))), rounds: Vec::new() }
     }
 
     /// Appends an item to those of its partition.
@@ -61,7 +61,7 @@ impl Outgoing {
             self.rounds.push(Vec::new());
         }
         let mut part = EncodedItems::default();
-        part.bytes.reserve(self.room * item.encoded_len());
+        part.bytes.reserve(self.part_capacity * item.encoded_len());
         part.push_borrowed(item);
         self.rounds[round].push((partition, part));
         Ok(())
@@ -69,28 +69,28 @@ impl Outgoing {
 
     /// Publishes the items and returns their positions. After an error some of them may have been published.
     pub async fn publish(self, ingest: &GroupCommit, trace: Option<TraceContext>) -> Result<Vec<Position>, ApiError> {
-        in_time(ingest, self.rounds, trace).await
+        with_timeout(ingest, self.rounds, trace).await
     }
 }
 
 /// Publishes an item about a user, after those published before it.
-pub async fn one(ingest: &GroupCommit, project: ProjectId, item: &IngestItem) -> Result<Vec<Position>, ApiError> {
+pub async fn for_user(ingest: &GroupCommit, project: ProjectId, item: &IngestItem) -> Result<Vec<Position>, ApiError> {
     let key = item.user_key().map_err(|error| ApiError::Internal(error.to_string()))?;
-    put(ingest, key.partition(project, ingest.partitions()), item).await
+    publish_to(ingest, key.partition(project, ingest.partitions()), item).await
 }
 
 /// Publishes an item that is ordered with those of the same key, but not with those of a user.
 pub async fn keyed(ingest: &GroupCommit, key: Uuid, item: &IngestItem) -> Result<Vec<Position>, ApiError> {
-    put(ingest, (key.as_u128() % u128::from(ingest.partitions().max(1))) as u16, item).await
+    publish_to(ingest, (key.as_u128() % u128::from(ingest.partitions().max(1))) as u16, item).await
 }
 
-async fn put(ingest: &GroupCommit, partition: u16, item: &IngestItem) -> Result<Vec<Position>, ApiError> {
+async fn publish_to(ingest: &GroupCommit, partition: u16, item: &IngestItem) -> Result<Vec<Position>, ApiError> {
     let mut part = EncodedItems::default();
     part.push(item);
-    in_time(ingest, vec![vec![(partition, part)]], TraceContext::from_bytes(&item.trace)).await
+    with_timeout(ingest, vec![vec![(partition, part)]], TraceContext::from_bytes(&item.trace)).await
 }
 
-async fn in_time(
+async fn with_timeout(
     ingest: &GroupCommit,
     rounds: Vec<Vec<Part>>,
     trace: Option<TraceContext>,
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn one_persons_items_stay_together_and_in_order() {
+    fn items_of_one_user_stay_in_order_in_one_partition() {
         let items: Vec<_> = (0..100).map(|n| (format!("u{}", n % 7), 10)).collect();
         let rounds = rounds(&items);
         let [parts] = &rounds[..] else { panic!("{} rounds", rounds.len()) };
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn large_groups_are_split_below_a_messages_size() {
+    fn large_groups_are_split_at_the_message_size() {
         let items: Vec<_> = (0..100).map(|n| (if n % 50 == 3 { "v" } else { "u" }.to_owned(), 32_000)).collect();
         let rounds = rounds(&items);
         assert!((7..=8).contains(&rounds.len()), "{}", rounds.len());
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_makes_no_message() {
+    fn empty_batch_publishes_no_message() {
         assert!(rounds(&[]).is_empty());
     }
 }

@@ -39,7 +39,7 @@ mod tests {
     const HOUR: i64 = 3_600_000;
 
     #[test]
-    fn any_offset_is_read() {
+    fn times_with_any_offset_are_parsed() {
         for (text, expected) in [
             ("1970-01-01T00:00:01Z", Some(1_000)),
             ("1970-01-01T02:00:01.25+02:00", Some(1_250)),
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_clock_is_corrected() {
+    fn wrong_client_clock_is_corrected() {
         // The client's clock is an hour fast, then a day slow. The event happened two minutes before it was sent.
         for wrong in [HOUR, -24 * HOUR] {
             let (sent, happened_at) = (NOW + wrong, NOW + wrong - 120_000);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_have_happened_yet_counts_as_of_its_receipt() {
+    fn future_time_is_replaced_by_the_receipt_time() {
         assert_eq!(happened(Some(NOW + MAX_AHEAD_MS), 0, NOW), NOW + MAX_AHEAD_MS);
         assert_eq!(happened(Some(NOW + MAX_AHEAD_MS + 1), 0, NOW), NOW);
         assert_eq!(happened(Some(i64::MAX), i64::MAX, NOW), NOW);

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     const SOON: Duration = Duration::from_secs(5);
-    const AT_ONCE: Duration = Duration::ZERO;
+    const NO_WAIT: Duration = Duration::ZERO;
 
     fn owner(n: u128) -> OwnerId {
         OwnerId(Uuid::from_u128(n))
@@ -119,26 +119,26 @@ mod tests {
         let permits = Permits::new(3, 2);
         let mut held = Vec::new();
         for _ in 0..2 {
-            held.push(permits.acquire(owner(1), AT_ONCE).await.unwrap());
+            held.push(permits.acquire(owner(1), NO_WAIT).await.unwrap());
         }
         assert!(permits.acquire(owner(1), SOON).await.is_none());
-        held.push(permits.acquire(owner(2), AT_ONCE).await.unwrap());
+        held.push(permits.acquire(owner(2), NO_WAIT).await.unwrap());
         assert!(permits.acquire(owner(3), SOON).await.is_none());
         held.clear();
-        assert!(permits.acquire(owner(1), AT_ONCE).await.is_some());
+        assert!(permits.acquire(owner(1), NO_WAIT).await.is_some());
         let state = permits.0.locked();
         assert!(state.free == 3 && state.held.is_empty() && state.waiting.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_is_gone_keeps_no_permit() {
+    async fn cancelled_request_keeps_no_permit() {
         let permits = Permits::new(1, 1);
-        let held = permits.acquire(owner(1), AT_ONCE).await.unwrap();
+        let held = permits.acquire(owner(1), NO_WAIT).await.unwrap();
         {
             let mut gone = Box::pin(permits.acquire(owner(2), SOON));
             assert!(gone.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             drop(held);
         }
-        assert!(permits.acquire(owner(3), AT_ONCE).await.is_some());
+        assert!(permits.acquire(owner(3), NO_WAIT).await.is_some());
     }
 }

@@ -88,7 +88,7 @@ impl RateLimits {
     }
 
     /// Counts a request against the limit of its public key and, if that grants it, against the limit of the project.
-    pub async fn take_of_key(&self, project: ProjectId, limit: u32, key: PublicKey) -> Allowance {
+    pub async fn take_for_key(&self, project: ProjectId, limit: u32, key: PublicKey) -> Allowance {
         let quota = self.quota((project, Some(key.id)), Scope::ApiKey, key.limit);
         let of_key = quota.take(self.redis.as_ref(), Lane::Public).await;
         if of_key.granted.is_err() {

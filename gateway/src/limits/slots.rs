@@ -30,7 +30,7 @@ pub struct Slot {
 
 /// The reason why there is no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub enum NoSlot {
     /// All slots are taken.
     Gateway,
     /// The owner holds its share.
@@ -46,18 +46,18 @@ impl Slots {
         Self { held: Arc::default(), capacity, per_owner }
     }
 
-    pub fn take(&self, owner: OwnerId) -> Result<Slot, Full> {
+    pub fn take(&self, owner: OwnerId) -> Result<Slot, NoSlot> {
         let mut held = locked(&self.held);
         let own = held.by_owner.get(&owner).copied().unwrap_or(0);
         let free = self.capacity.saturating_sub(held.total);
         if own >= self.per_owner {
-            return Err(Full::Owner);
+            return Err(NoSlot::Owner);
         }
         if free == 0 {
-            return Err(Full::Gateway);
+            return Err(NoSlot::Gateway);
         }
         if own >= free {
-            return Err(Full::Owner);
+            return Err(NoSlot::Owner);
         }
         *held.by_owner.entry(owner).or_default() += 1;
         held.total += 1;
@@ -96,24 +96,24 @@ mod tests {
     }
 
     #[test]
-    fn busy_owners_leave_slots_for_others() {
+    fn busy_owners_leave_slots_for_other_owners() {
         let slots = Slots::new(8, 2);
         let mut held = Vec::new();
         for n in 1..=3 {
             held.extend((0..2).map(|_| slots.take(owner(n)).ok().unwrap()));
-            assert_eq!(slots.take(owner(n)).err(), Some(Full::Owner));
+            assert_eq!(slots.take(owner(n)).err(), Some(NoSlot::Owner));
         }
         held.push(slots.take(owner(4)).ok().unwrap());
-        assert_eq!(slots.take(owner(4)).err(), Some(Full::Owner));
+        assert_eq!(slots.take(owner(4)).err(), Some(NoSlot::Owner));
         held.push(slots.take(owner(5)).ok().unwrap());
-        assert_eq!(slots.take(owner(6)).err(), Some(Full::Gateway));
+        assert_eq!(slots.take(owner(6)).err(), Some(NoSlot::Gateway));
         assert_eq!(slots.taken(), 8);
         held.clear();
         assert!(slots.taken() == 0 && locked(&slots.held).by_owner.is_empty());
     }
 
     #[test]
-    fn one_owner_holds_half_at_most() {
+    fn one_owner_holds_at_most_half_of_the_slots() {
         let slots = Slots::new(9, 9);
         let held: Vec<Slot> = std::iter::from_fn(|| slots.take(owner(1)).ok()).collect();
         assert_eq!(held.len(), 5);

@@ -51,24 +51,24 @@ fn page_policy(nonce: &str) -> String {
 }
 
 /// Returns the dashboard's response for a path, if it has one.
-pub fn at(path: &str, asked: &HeaderMap) -> Option<Reply> {
-    among(FILES, path, asked)
+pub fn at(path: &str, request_headers: &HeaderMap) -> Option<Reply> {
+    find_in(FILES, path, request_headers)
 }
 
-fn among(files: &[File], path: &str, asked: &HeaderMap) -> Option<Reply> {
+fn find_in(files: &[File], path: &str, request_headers: &HeaderMap) -> Option<Reply> {
     if PAGES.contains(&path) || path.starts_with(PROJECT_PAGES) {
         let index = files.iter().find(|file| file.path == INDEX);
         return Some(index.map_or_else(notice, |index| page(index.plain)));
     }
     let file = files.iter().find(|file| file.path == path && path != INDEX)?;
-    let lasts = if path.starts_with("/assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
-    let mut reply = answer(kind(path)?, lasts, Bytes::from_static(file.plain));
+    let cache_control = if path.starts_with("/assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
+    let mut reply = file_reply(kind(path)?, cache_control, Bytes::from_static(file.plain));
     if path == PREVIEW {
         reply.headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PREVIEW_POLICY));
     }
     if let Some(gzip) = file.gzip {
         reply.headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
-        if compress::takes_gzip(asked) {
+        if compress::accepts_gzip(request_headers) {
             reply.body = Bytes::from_static(gzip);
             reply.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
@@ -79,7 +79,7 @@ fn among(files: &[File], path: &str, asked: &HeaderMap) -> Option<Reply> {
 fn page(index: &'static [u8]) -> Reply {
     let nonce = hex::encode(rand::random::<[u8; 16]>());
     let html = String::from_utf8_lossy(index).replace(NONCE, &nonce);
-    let mut reply = answer("text/html; charset=utf-8", "no-cache", html.into())
+    let mut reply = file_reply("text/html; charset=utf-8", "no-cache", html.into())
         .with("content-security-policy", page_policy(&nonce));
     reply.headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     reply.headers.insert(OPENER_POLICY, HeaderValue::from_static("same-origin"));
@@ -93,13 +93,13 @@ fn notice() -> Reply {
     links::page(StatusCode::OK, "Rekindle is running", content)
 }
 
-fn answer(kind: &'static str, lasts: &'static str, body: Bytes) -> Reply {
+fn file_reply(kind: &'static str, cache_control: &'static str, body: Bytes) -> Reply {
     let headers = HeaderMap::from_iter([
         (CONTENT_TYPE, HeaderValue::from_static(kind)),
-        (CACHE_CONTROL, HeaderValue::from_static(lasts)),
+        (CACHE_CONTROL, HeaderValue::from_static(cache_control)),
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     ]);
-    Reply { status: StatusCode::OK, headers, body, pieces: None }
+    Reply { status: StatusCode::OK, headers, body, stream: None }
 }
 
 /// Returns the media type of a file. Other types are not served.
@@ -129,11 +129,11 @@ mod tests {
     ];
 
     fn get(path: &str) -> Option<Reply> {
-        among(BUILT, path, &HeaderMap::new())
+        find_in(BUILT, path, &HeaderMap::new())
     }
 
     #[test]
-    fn every_address_of_it_is_the_one_page() {
+    fn dashboard_paths_serve_the_index_page() {
         for path in ["/", "/sign-in", "/accept-invite", "/p/0/users/a%2Fb", "/p/"] {
             let reply = get(path).unwrap();
             assert_eq!(reply.headers[CONTENT_TYPE], "text/html; charset=utf-8", "{path}");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn each_answer_has_a_nonce_of_its_own_that_its_policy_names() {
+    fn each_response_has_its_own_nonce_in_its_policy() {
         let nonces = [(); 2].map(|()| {
             let reply = get("/").unwrap();
             let html = String::from_utf8(reply.body.to_vec()).unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn files_never_change_under_their_names_and_come_compressed_where_that_is_asked_for() {
+    fn assets_are_immutable_and_compressed_on_request() {
         let plain = get("/assets/main-1.js").unwrap();
         assert_eq!(plain.body, "script");
         assert_eq!(plain.headers[CACHE_CONTROL], "public, max-age=31536000, immutable");
@@ -170,8 +170,8 @@ mod tests {
             (plain.headers.get(CONTENT_ENCODING), &plain.headers[VARY]),
             (None, &HeaderValue::from_static("accept-encoding"))
         );
-        let asked = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))]);
-        let zipped = among(BUILT, "/assets/main-1.js", &asked).unwrap();
+        let request_headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))]);
+        let zipped = find_in(BUILT, "/assets/main-1.js", &request_headers).unwrap();
         assert_eq!(
             (zipped.body.as_ref(), &zipped.headers[CONTENT_ENCODING]),
             (&b"zipped"[..], &HeaderValue::from_static("gzip"))
@@ -179,15 +179,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_message_is_shown_in_has_no_origin() {
+    fn message_preview_has_no_origin() {
         let policy = get("/preview.html").unwrap().headers[CONTENT_SECURITY_POLICY].clone();
         assert!(policy.to_str().unwrap().starts_with("sandbox allow-scripts; default-src 'none'; "));
     }
 
     #[test]
-    fn a_program_without_it_says_so() {
-        let reply = among(&[], "/", &HeaderMap::new()).unwrap();
+    fn build_without_dashboard_serves_a_notice() {
+        let reply = find_in(&[], "/", &HeaderMap::new()).unwrap();
         assert!(String::from_utf8_lossy(&reply.body).contains("built without its dashboard"));
-        assert!(among(&[], "/assets/main-1.js", &HeaderMap::new()).is_none());
+        assert!(find_in(&[], "/assets/main-1.js", &HeaderMap::new()).is_none());
     }
 }

@@ -54,7 +54,7 @@ impl Docs {
             (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
             (http::header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         ]);
-        Some(Reply { status: StatusCode::OK, headers, body, pieces: None })
+        Some(Reply { status: StatusCode::OK, headers, body, stream: None })
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_is_whole_and_names_this_installation() {
+    fn document_is_complete_and_names_this_installation() {
         let docs = Docs::new("https://shop.example").unwrap();
         let document: Value = serde_json::from_slice(&docs.at("/api/v1/openapi.json").unwrap().body).unwrap();
         assert_eq!(document["openapi"], "3.1.0");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_has_an_id_of_its_own_and_a_tag_that_exists() {
+    fn every_operation_has_a_unique_id_and_a_defined_tag() {
         let docs = Docs::new("http://a").unwrap();
         let document: Value = serde_json::from_slice(&docs.document).unwrap();
         let tags: Vec<&Value> = document["tags"].as_array().unwrap().iter().map(|t| &t["name"]).collect();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_asks_only_for_what_is_here() {
+    fn reference_page_loads_only_local_files() {
         let docs = Docs::new("http://a").unwrap();
         for path in ["/docs", "/docs/", "/docs/api", "/api/v1/docs", "/docs/reader.js", "/docs/reader.css"] {
             assert!(docs.at(path).is_some(), "{path}");

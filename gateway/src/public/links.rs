@@ -2,22 +2,22 @@
 //!
 //! `GET` only records opens and clicks and never changes preferences, because mail scanners follow links.
 
-mod choose;
-mod lately;
+mod event_dedup;
 mod page;
 mod preferences;
 mod state;
+mod subscription_change;
 mod tracked;
 mod unsubscribe;
 
 use std::time::Duration;
 
-use domain::link::{About, Purpose};
+use domain::link::{LinkClaims, Purpose};
 use http::Method;
 use http::request::Parts;
 use kernel::ids::{IdSpace, ProjectId, derived_update_id};
 use serde_json::Value;
-use store_profiles::users::read::{self as people, ShownPerson};
+use store_profiles::users::read::{self as users, UserSummary};
 use tokio::time::Instant;
 use uuid::Uuid;
 use wire::event::{Body, IngestItem, Webhook, id_bytes};
@@ -26,7 +26,7 @@ use crate::app::App;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::query::Query;
-use crate::http::request::Unread;
+use crate::http::request::UnreadBody;
 use crate::http::respond::Reply;
 use crate::ingest::{ids, publish};
 use crate::limits::permits::Permit;
@@ -37,12 +37,12 @@ pub use state::Links;
 /// How long a page's database read waits for its permit.
 const PERMIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a response waits until the change has been applied.
-const WAIT: Duration = Duration::from_secs(3);
+const APPLY_TIMEOUT: Duration = Duration::from_secs(3);
 /// Timeout of the lookup of the user's IDs.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Handles the request if the path is that of a link. Returns `None` for other paths.
-pub async fn answer(app: &App, parts: &Parts, body: &Unread, path: &str) -> Option<Result<Reply, ApiError>> {
+pub async fn handle(app: &App, parts: &Parts, body: &UnreadBody, path: &str) -> Option<Result<Reply, ApiError>> {
     let (purpose, token) = Purpose::ALL.into_iter().find_map(|p| Some((p, path.strip_prefix(p.path())?)))?;
     let (method, headers) = (&parts.method, &parts.headers);
     let allowed = match purpose {
@@ -60,15 +60,15 @@ pub async fn answer(app: &App, parts: &Parts, body: &Unread, path: &str) -> Opti
         }
     };
     Some(Ok(match purpose {
-        Purpose::Unsubscribe => unsubscribe::answer(app, form.as_ref(), token).await,
-        Purpose::Preferences => preferences::answer(app, form.as_ref(), token).await,
-        Purpose::Open => tracked::opened(app, tracked::by_a_person(method, headers), token).await,
-        Purpose::Click => tracked::clicked(app, tracked::by_a_person(method, headers), token).await,
+        Purpose::Unsubscribe => unsubscribe::handle(app, form.as_ref(), token).await,
+        Purpose::Preferences => preferences::handle(app, form.as_ref(), token).await,
+        Purpose::Open => tracked::record_open(app, tracked::is_human(method, headers), token).await,
+        Purpose::Click => tracked::record_click(app, tracked::is_human(method, headers), token).await,
     }))
 }
 
 /// Reads a submitted form. Any other body, as mail programs may send (RFC 8058), counts as an empty form.
-async fn form(method: &Method, body: &Unread) -> Result<Option<Query>, ApiError> {
+async fn form(method: &Method, body: &UnreadBody) -> Result<Option<Query>, ApiError> {
     if method != Method::POST {
         return Ok(None);
     }
@@ -79,38 +79,38 @@ async fn form(method: &Method, body: &Unread) -> Result<Option<Query>, ApiError>
 }
 
 /// An event that a link reports, in the form of a provider's webhook.
-struct Told {
+struct LinkEvent {
     project: ProjectId,
     kind: &'static str,
     data: Value,
     /// The deduplication ID, equal for repeats that count once.
-    once: Uuid,
+    dedupe_id: Uuid,
     at_ms: i64,
 }
 
 /// Identifies repeats: calls with the same kind, message and detail.
-struct Repeated<'a> {
+struct RepeatKey<'a> {
     kind: &'static str,
     message: Uuid,
     detail: &'a str,
 }
 
-impl Told {
+impl LinkEvent {
     /// Repeats within the same minute count once.
-    fn new(app: &App, project: ProjectId, repeated: &Repeated<'_>, data: Value) -> Self {
+    fn new(app: &App, project: ProjectId, repeat_key: &RepeatKey<'_>, data: Value) -> Self {
         const REPEAT_MS: i64 = 60_000;
-        let Repeated { kind, message, detail } = *repeated;
+        let RepeatKey { kind, message, detail } = *repeat_key;
         let at_ms = app.clock.now_ms();
-        let once =
+        let dedupe_id =
             derived_update_id(project, IdSpace::Product, &format!("{kind}:{message}:{}:{detail}", at_ms / REPEAT_MS));
-        Self { project, kind, data, once, at_ms }
+        Self { project, kind, data, dedupe_id, at_ms }
     }
 
     fn item(&self) -> IngestItem {
         IngestItem {
             project_id: id_bytes(self.project.0),
             id: id_bytes(ids::of_update(self.project, IdSpace::Product, None, self.at_ms).row),
-            dedupe_id: id_bytes(self.once),
+            dedupe_id: id_bytes(self.dedupe_id),
             received_ms: self.at_ms,
             timestamp_ms: self.at_ms,
             body: Some(Body::Webhook(Webhook { kind: self.kind.to_owned(), data: self.data.to_string().into() })),
@@ -122,33 +122,33 @@ impl Told {
 /// Waits for a permit to read what a page displays.
 ///
 /// The permits protect the shared database connections, because a link can be opened any number of times.
-async fn read_permit(app: &App, about: About) -> Option<Permit> {
+async fn read_permit(app: &App, about: LinkClaims) -> Option<Permit> {
     app.links.permits.acquire(about.project.into(), PERMIT_TIMEOUT).await
 }
 
 /// Looks up the user's IDs. Returns none if that fails or takes longer than `LOOKUP_TIMEOUT`.
-async fn named(app: &App, about: About) -> ShownPerson {
-    let named = async {
+async fn find_user_ids(app: &App, about: LinkClaims) -> UserSummary {
+    let lookup = async {
         let _permit = read_permit(app, about).await?;
         let db = app.store.connection().await.ok()?;
-        people::shown(&db, about.project, &[about.user]).await.ok()?.remove(&about.user)
+        users::summaries(&db, about.project, &[about.user]).await.ok()?.remove(&about.user)
     };
-    tokio::time::timeout(LOOK, named).await.ok().flatten().unwrap_or_default()
+    tokio::time::timeout(LOOKUP_TIMEOUT, lookup).await.ok().flatten().unwrap_or_default()
 }
 
 /// Publishes an item, into its user's partition if the user is found, and waits at most `APPLY_TIMEOUT` until it is
 /// applied.
-async fn hand_over(app: &App, about: About, person: ShownPerson, item: IngestItem) -> Result<(), ApiError> {
+async fn publish_and_wait(app: &App, about: LinkClaims, user: UserSummary, item: IngestItem) -> Result<(), ApiError> {
     let item = IngestItem {
-        anonymous_id: person.anonymous_id.filter(|_| person.external_id.is_none()),
-        user_id: person.external_id,
+        anonymous_id: user.anonymous_id.filter(|_| user.external_id.is_none()),
+        user_id: user.external_id,
         ..item
     };
     let positions = if item.user_key().is_ok() {
-        publish::one(&app.ingest.group_commit, about.project, &item).await?
+        publish::for_user(&app.ingest.group_commit, about.project, &item).await?
     } else {
         publish::keyed(&app.ingest.group_commit, about.message, &item).await?
     };
-    app.ingest.applied.wait(&app.store, &positions, Instant::now() + WAIT).await;
+    app.ingest.applied.wait(&app.store, &positions, Instant::now() + APPLY_TIMEOUT).await;
     Ok(())
 }

@@ -34,8 +34,8 @@ const CURRENT: Files = [
     File { name: "rekindle-sw.js", text: include_str!("sdk/rekindle-sw.js") },
 ];
 
-const FOR_AN_HOUR: &str = "public, max-age=3600";
-const FOR_GOOD: &str = "public, max-age=31536000, immutable";
+const ONE_HOUR: &str = "public, max-age=3600";
+const IMMUTABLE: &str = "public, max-age=31536000, immutable";
 
 /// Returns the file of the SDK at a path, if there is one.
 ///
@@ -47,13 +47,13 @@ pub fn at(path: &str) -> Option<Reply> {
     let path = path.strip_prefix("/sdk/")?;
     let (version, name) = if path == MAJOR { (path, "web.js") } else { path.split_once('/')? };
     let release = RELEASES.iter().find(|release| release.version == version);
-    let (files, listed, lasts) = match release {
-        Some(release) => (&release.files, &INTEGRITY["versions"][version], FOR_GOOD),
-        None if version == MAJOR => (&CURRENT, &*INTEGRITY, FOR_AN_HOUR),
+    let (files, manifest, cache_control) = match release {
+        Some(release) => (&release.files, &INTEGRITY["versions"][version], IMMUTABLE),
+        None if version == MAJOR => (&CURRENT, &*INTEGRITY, ONE_HOUR),
         None => return None,
     };
     let (kind, body) = match name {
-        "integrity.json" => ("application/json; charset=utf-8", Bytes::from(listed.to_string())),
+        "integrity.json" => ("application/json; charset=utf-8", Bytes::from(manifest.to_string())),
         _ => {
             let file = files.iter().find(|file| file.name == name)?;
             ("text/javascript; charset=utf-8", Bytes::from_static(file.text.as_bytes()))
@@ -61,23 +61,23 @@ pub fn at(path: &str) -> Option<Reply> {
     };
     let headers = HeaderMap::from_iter([
         (CONTENT_TYPE, HeaderValue::from_static(kind)),
-        (CACHE_CONTROL, HeaderValue::from_static(lasts)),
+        (CACHE_CONTROL, HeaderValue::from_static(cache_control)),
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         // Scripts with an integrity hash are fetched with CORS.
         (ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*")),
     ]);
-    Some(Reply { status: StatusCode::OK, headers, body, pieces: None })
+    Some(Reply { status: StatusCode::OK, headers, body, stream: None })
 }
 
 /// Returns the newest version with its files, and under `versions` every version that is served.
 fn integrity() -> Value {
-    let versions = RELEASES.iter().map(|release| (release.version.to_owned(), listed(release)));
-    let mut all = listed(&RELEASES[0]);
+    let versions = RELEASES.iter().map(|release| (release.version.to_owned(), manifest(release)));
+    let mut all = manifest(&RELEASES[0]);
     all["versions"] = Value::Object(versions.collect());
     all
 }
 
-fn listed(release: &Release) -> Value {
+fn manifest(release: &Release) -> Value {
     let file = |File { name, text }: &File| {
         let path = format!("/sdk/{}/{name}", release.version);
         ((*name).to_owned(), json!({ "path": path, "integrity": hash(text) }))
@@ -94,13 +94,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_current_build_may_change_and_a_version_never_does() {
-        let current = (MAJOR, CURRENT, FOR_AN_HOUR);
-        for (version, files, lasts) in RELEASES.iter().map(|r| (r.version, r.files, FOR_GOOD)).chain([current]) {
+    fn current_build_is_cached_briefly_and_versions_are_immutable() {
+        let current = (MAJOR, CURRENT, ONE_HOUR);
+        for (version, files, cache_control) in RELEASES.iter().map(|r| (r.version, r.files, IMMUTABLE)).chain([current])
+        {
             for File { name, text } in files {
                 let reply = at(&format!("/sdk/{version}/{name}")).unwrap();
                 assert_eq!(reply.body, text.as_bytes());
-                assert_eq!(reply.headers[CACHE_CONTROL], lasts);
+                assert_eq!(reply.headers[CACHE_CONTROL], cache_control);
                 assert_eq!(reply.headers[ACCESS_CONTROL_ALLOW_ORIGIN], "*");
             }
         }
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_released_file_is_as_it_was_released() {
+    fn released_files_are_unchanged() {
         let released: Map<String, Value> = serde_json::from_str(include_str!("sdk/released.json")).unwrap();
         for Release { version, files } in RELEASES {
             for File { name, text } in files {
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hashes_are_those_of_the_files() {
+    fn integrity_hashes_match_the_files() {
         let list = |path: &str| -> Value { serde_json::from_slice(&at(path).unwrap().body).unwrap() };
         let all = list("/sdk/v1/integrity.json");
         assert_eq!(all["version"], RELEASES[0].version);
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_version_is_the_packages() {
+    fn newest_version_is_that_of_the_package() {
         let package: Value = serde_json::from_str(include_str!("../../../sdk/packages/browser/package.json")).unwrap();
         assert_eq!(package["version"], RELEASES[0].version);
     }

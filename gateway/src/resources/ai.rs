@@ -30,8 +30,8 @@ pub async fn generate(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let mut fields = Fields::of(&body);
     fields.not_null(&["tone"]);
     let channel = fields.element("channel").filter(|c| !c.value().is_null());
-    let known = channel.as_ref().and_then(|c| c.value().as_str()).and_then(Channel::parse);
-    if known.is_none() {
+    let parsed = channel.as_ref().and_then(|c| c.value().as_str()).and_then(Channel::parse);
+    if parsed.is_none() {
         let names = Channel::ALL.map(Channel::as_str).join(", ");
         fields.problem("channel", format!("is required: one of {names} (case-insensitive)"));
     }
@@ -41,13 +41,13 @@ pub async fn generate(cx: &Context<'_>) -> Result<Reply, ApiError> {
     }
     let tone = fields.text("tone", &TONE).unwrap_or("friendly");
     fields.finish()?;
-    let channel = known.unwrap_or(Channel::Push);
+    let channel = parsed.unwrap_or(Channel::Push);
 
     let ai = cx.app.ai.as_ref().ok_or(ApiError::NotConfigured(
         "no AI provider is configured; the operator must set AI_BASE_URL, AI_MODEL and, if required, AI_API_KEY for the gateway",
     ))?;
-    let answer = ai.complete(cx.owner, &copy::instructions(channel), &copy::request(context, tone)).await?;
-    let Copy { title, body } = Copy::of(channel, &answer)
+    let response = ai.complete(cx.owner, &copy::instructions(channel), &copy::request(context, tone)).await?;
+    let Copy { title, body } = Copy::of(channel, &response)
         .map_err(|why| AiError::Failed(format!("the AI provider's response cannot be used: {why}")))?;
     ok(&CopyView { title, body })
 }

@@ -21,7 +21,7 @@ use crate::resources::{audit_log, change_hint, idempotency, time_format};
 const TYPES: &[(&str, KeyType)] = &[("secret", KeyType::Secret), ("public", KeyType::Public)];
 const NAME: Text = Text::line(200);
 /// Maximum number of active keys per project.
-const MOST: usize = 500;
+const MAX_KEYS: usize = 500;
 const ORIGINS_MAX: usize = 50;
 const ORIGIN: Text = Text::line(300);
 const FOR_PUBLIC_KEYS: &str = "applies to public keys only; omit it for a secret key";
@@ -102,18 +102,18 @@ fn changed_settings(
 /// Locks the project, which serializes changes of its keys, and rejects a rate limit above the project's own.
 async fn check_limit(cx: &Context<'_>, tx: &Transaction<'_>, limit: Option<u32>) -> Result<(), ApiError> {
     let project = projects::get_for_update(tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
-    let most = cx.app.config.effective_rate_limit(project.rate_limit);
-    if limit.is_some_and(|limit| limit > most) {
+    let max = cx.app.config.effective_rate_limit(project.rate_limit);
+    if limit.is_some_and(|limit| limit > max) {
         return Err(ApiError::invalid(
             "rateLimit",
-            format!("must be at most the project's rate limit, which is {most}"),
+            format!("must be at most the project's rate limit, which is {max}"),
         ));
     }
     Ok(())
 }
 
 /// Returns the settings to record in the audit log: those that are set.
-fn recorded(settings: &KeySettings) -> Map<String, Value> {
+fn audit_details(settings: &KeySettings) -> Map<String, Value> {
     let origins = &settings.allowed_origins[..];
     let fields = [
         ("allowedOrigins", (!origins.is_empty()).then(|| json!(origins))),
@@ -160,32 +160,32 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     check_limit(cx, &tx, settings.rate_limit).await?;
-    if let Some(made) = idempotency::made_before(cx, &tx, "api_key", id).await? {
-        let listed = api_keys::get_for_update(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?;
+    if let Some(existing) = idempotency::existing_id(cx, &tx, "api_key", id).await? {
+        let listed = api_keys::get_for_update(&tx, cx.project, existing).await?.ok_or_else(idempotency::gone)?;
         return created(&CreatedView { listed: listed.into(), key: None });
     }
-    if api_keys::list(&tx, cx.project).await?.len() >= MOST {
+    if api_keys::list(&tx, cx.project).await?.len() >= MAX_KEYS {
         return Err(ApiError::Conflict(format!(
-            "the project has reached its limit of {MOST} API keys; revoke one first"
+            "the project has reached its limit of {MAX_KEYS} API keys; revoke one first"
         )));
     }
     api_keys::insert(&tx, cx.project, id, key_type, name, &key, now).await?;
     let prefix = api_keys::prefix(&key).to_owned();
     let listed =
         ListedKey { id, name: name.to_owned(), key_type, prefix, settings, created_at: now, last_used_at: None };
-    let mut details = recorded(&listed.settings);
+    let mut details = audit_details(&listed.settings);
     if !details.is_empty() {
         api_keys::update(&tx, cx.project, &listed).await?;
     }
     details.extend([("type".to_owned(), json!(key_type.as_str())), ("prefix".to_owned(), json!(listed.prefix))]);
-    audit_log::note(cx, &tx, "api_key.created", (id, name), Value::Object(details)).await?;
+    audit_log::record(cx, &tx, "api_key.created", (id, name), Value::Object(details)).await?;
     tx.commit().await.map_err(StoreError::from)?;
     change_hint::announce(&cx.app.bus, Topic::ApiKey).await;
     created(&CreatedView { listed: listed.into(), key: Some(key) })
 }
 
 /// Reads `id`, the ID of the key in a request body.
-fn named_key(fields: &mut Fields<'_>) -> Uuid {
+fn key_id(fields: &mut Fields<'_>) -> Uuid {
     let text = fields.required_text("id", &NAME);
     let id = Uuid::try_parse(text);
     if id.is_err() && !text.is_empty() {
@@ -200,7 +200,7 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let mut fields = Fields::of(&body);
     fields.read_only(&["type", "prefix", "createdAt", "lastUsedAt"]);
     fields.not_null(&["name"]);
-    let id = named_key(&mut fields);
+    let id = key_id(&mut fields);
     let name = fields.text("name", &NAME);
 
     let mut db = cx.database().await?;
@@ -222,7 +222,7 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let details = differences(&before, &key);
     if !details.is_empty() {
         api_keys::update(&tx, cx.project, &key).await?;
-        audit_log::note(cx, &tx, "api_key.updated", (id, &key.name), Value::Object(details)).await?;
+        audit_log::record(cx, &tx, "api_key.updated", (id, &key.name), Value::Object(details)).await?;
     }
     tx.commit().await.map_err(StoreError::from)?;
     change_hint::announce(&cx.app.bus, Topic::ApiKey).await;
@@ -233,7 +233,7 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
 pub async fn revoke(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_json(body::MAX_BYTES).await?;
     let mut fields = Fields::of(&body);
-    let id = named_key(&mut fields);
+    let id = key_id(&mut fields);
     fields.finish()?;
 
     let now = cx.app.clock.now();
@@ -243,7 +243,7 @@ pub async fn revoke(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let key = key.ok_or_else(|| ApiError::no_such("key"))?;
     api_keys::revoke(&tx, cx.project, id, now).await?;
     let details = json!({ "type": key.key_type.as_str(), "prefix": key.prefix });
-    audit_log::note(cx, &tx, "api_key.revoked", (id, &key.name), details).await?;
+    audit_log::record(cx, &tx, "api_key.revoked", (id, &key.name), details).await?;
     tx.commit().await.map_err(StoreError::from)?;
     change_hint::announce(&cx.app.bus, Topic::ApiKey).await;
     deleted()

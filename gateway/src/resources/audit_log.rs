@@ -18,7 +18,7 @@ use crate::resources::time_format;
 ///
 /// `action` is for example `template.created`, and `resource` the resource's ID and display name (empty if unknown).
 /// `details` must not contain secrets.
-pub async fn note(
+pub async fn record(
     cx: &Context<'_>,
     tx: &Transaction<'_>,
     action: &'static str,
@@ -30,8 +30,8 @@ pub async fn note(
     write(cx, tx, action, (id, name), details).await
 }
 
-/// Like [`note`], for a change that concerns no single resource.
-pub async fn note_of_project(
+/// Like [`record`], for a change that concerns no single resource.
+pub async fn record_for_project(
     cx: &Context<'_>,
     tx: &Transaction<'_>,
     action: &'static str,

@@ -1,7 +1,7 @@
 //! Automations.
 
 mod input;
-mod named;
+mod references;
 pub mod report;
 pub mod runs;
 pub mod simulate;
@@ -84,9 +84,9 @@ fn tag(of: &Automation) -> Result<EntityTag, ApiError> {
 }
 
 /// Returns the automation with its entity tag.
-fn shown(status: StatusCode, automation: Automation) -> Result<Reply, ApiError> {
+fn tagged_reply(status: StatusCode, automation: Automation) -> Result<Reply, ApiError> {
     let tag = tag(&automation)?;
-    Ok(Reply::json(status, &AutomationView::from(automation))?.tagged(&tag))
+    Ok(Reply::json(status, &AutomationView::from(automation))?.with_etag(&tag))
 }
 
 /// `GET /automations`
@@ -103,7 +103,7 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path_params::id(segment, "automation")?;
     let db = cx.database().await?;
     let automation = automations::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("automation"))?;
-    shown(StatusCode::OK, automation)
+    tagged_reply(StatusCode::OK, automation)
 }
 
 /// `POST /automations`
@@ -113,20 +113,22 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let mut automation = input::new_automation(&body, ids::fresh(now.as_millisecond()), now)?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    match idempotency::made_before(cx, &tx, "automation", automation.id).await? {
-        Some(made) => automation = automations::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?,
+    match idempotency::existing_id(cx, &tx, "automation", automation.id).await? {
+        Some(existing) => {
+            automation = automations::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::gone)?
+        }
         None => {
             if automation.definition.trigger_type.is_of_segment() {
                 segments::begin_change(&tx).await?;
             }
-            named::check(cx, &tx, &automation).await?;
+            references::check(cx, &tx, &automation).await?;
             automations::insert(&tx, cx.project, &automation).await?;
-            audit_log::note(cx, &tx, "automation.created", (automation.id, &automation.name), json!({})).await?;
+            audit_log::record(cx, &tx, "automation.created", (automation.id, &automation.name), json!({})).await?;
         }
     }
     tx.commit().await.map_err(StoreError::from)?;
     change_hint::announce(&cx.app.bus, Topic::Automation).await;
-    shown(StatusCode::CREATED, automation)
+    tagged_reply(StatusCode::CREATED, automation)
 }
 
 /// `PUT /automations/:id`
@@ -148,14 +150,14 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     }
     // A template may have been deleted while the automation was inactive.
     if automation.version != was_version || (automation.active && !was_active) {
-        named::check(cx, &tx, &automation).await?;
+        references::check(cx, &tx, &automation).await?;
     }
     automations::update(&tx, cx.project, &automation).await?;
     let details = json!({ "active": automation.active, "version": automation.version });
-    audit_log::note(cx, &tx, "automation.updated", (id, &automation.name), details).await?;
+    audit_log::record(cx, &tx, "automation.updated", (id, &automation.name), details).await?;
     tx.commit().await.map_err(StoreError::from)?;
     change_hint::announce(&cx.app.bus, Topic::Automation).await;
-    shown(StatusCode::OK, automation)
+    tagged_reply(StatusCode::OK, automation)
 }
 
 /// `DELETE /automations/:id`
@@ -168,7 +170,7 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let automation = automation.ok_or_else(|| ApiError::no_such("automation"))?;
     precondition.check("automation", || tag(&automation))?;
     automations::delete(&tx, cx.project, id, cx.app.clock.now()).await?;
-    audit_log::note(cx, &tx, "automation.deleted", (id, &automation.name), json!({})).await?;
+    audit_log::record(cx, &tx, "automation.deleted", (id, &automation.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     change_hint::announce(&cx.app.bus, Topic::Automation).await;
     deleted()

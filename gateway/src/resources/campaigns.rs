@@ -2,8 +2,8 @@
 
 mod input;
 mod report;
+mod test_messages;
 mod transition;
-mod trial;
 
 use database::StoreError;
 use deadpool_postgres::Transaction;
@@ -30,8 +30,8 @@ use crate::resources::paging::CursorPage;
 use crate::resources::{audit_log, idempotency, path_params, time_format};
 
 pub use report::report;
+pub use test_messages::test;
 pub use transition::{cancel, pause, resume, send};
-pub use trial::test;
 
 /// Maximum number of campaigns per page.
 const LIST_MAX: i64 = 1_000;
@@ -93,9 +93,9 @@ fn tag(of: &Campaign) -> Result<EntityTag, ApiError> {
 }
 
 /// Returns the campaign with its entity tag.
-fn shown(status: StatusCode, campaign: Campaign) -> Result<Reply, ApiError> {
+fn tagged_reply(status: StatusCode, campaign: Campaign) -> Result<Reply, ApiError> {
     let tag = tag(&campaign)?;
-    Ok(Reply::json(status, &CampaignView::from(campaign))?.tagged(&tag))
+    Ok(Reply::json(status, &CampaignView::from(campaign))?.with_etag(&tag))
 }
 
 /// `GET /campaigns`
@@ -114,7 +114,7 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path_params::id(segment, "campaign")?;
     let db = cx.database().await?;
     let campaign = campaigns::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("campaign"))?;
-    shown(StatusCode::OK, campaign)
+    tagged_reply(StatusCode::OK, campaign)
 }
 
 /// `POST /campaigns`
@@ -124,16 +124,16 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let mut campaign = input::new_campaign(&body, ids::fresh(now.as_millisecond()), now)?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    match idempotency::made_before(cx, &tx, "campaign", campaign.id).await? {
-        Some(made) => campaign = campaigns::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?,
+    match idempotency::existing_id(cx, &tx, "campaign", campaign.id).await? {
+        Some(existing) => campaign = campaigns::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::gone)?,
         None => {
             check_references(cx, &tx, &campaign).await?;
             campaigns::insert(&tx, cx.project, &campaign).await?;
-            note(cx, &tx, "campaign.created", &campaign, json!({})).await?;
+            record_audit(cx, &tx, "campaign.created", &campaign, json!({})).await?;
         }
     }
     tx.commit().await.map_err(StoreError::from)?;
-    shown(StatusCode::CREATED, campaign)
+    tagged_reply(StatusCode::CREATED, campaign)
 }
 
 /// `PUT /campaigns/:id`
@@ -153,7 +153,7 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
             let reason = format!("only the name of a campaign that is {} can be changed", current.status.as_str());
             return Err(ApiError::Conflict(reason));
         }
-        if current.under_way && Sharing::of(&current) != Sharing::of(&campaign) {
+        if current.under_way && AudienceSettings::of(&current) != AudienceSettings::of(&campaign) {
             let reason = "a campaign that is being sent keeps its channel, variants, winner, sendInUserTimezone and \
                           subscriptionGroupId; cancel it, or let it end";
             return Err(ApiError::Conflict(reason.to_owned()));
@@ -161,9 +161,9 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
         check_references(cx, &tx, &campaign).await?;
     }
     campaigns::update(&tx, cx.project, &campaign).await?;
-    note(cx, &tx, "campaign.updated", &campaign, json!({})).await?;
+    record_audit(cx, &tx, "campaign.updated", &campaign, json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    shown(StatusCode::OK, campaign)
+    tagged_reply(StatusCode::OK, campaign)
 }
 
 /// `DELETE /campaigns/:id`
@@ -177,20 +177,20 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     if campaign.status == CampaignStatus::Sending || (campaign.status == CampaignStatus::Paused && campaign.under_way) {
         return Err(ApiError::Conflict("the campaign is being sent; cancel it first".to_owned()));
     }
-    if chunks::is_open(&tx, chunks::Of { project: cx.project, campaign: id }).await? {
+    if chunks::is_open(&tx, chunks::CampaignRef { project: cx.project, campaign: id }).await? {
         let can_be_cancelled = matches!(campaign.status, CampaignStatus::Scheduled | CampaignStatus::Paused);
         let remedy = if can_be_cancelled { "cancel it first" } else { "try again later" };
         return Err(ApiError::Conflict(format!("some of its messages are still queued or being sent; {remedy}")));
     }
     campaigns::delete(&tx, cx.project, id).await?;
-    note(cx, &tx, "campaign.deleted", &campaign, json!({})).await?;
+    record_audit(cx, &tx, "campaign.deleted", &campaign, json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     deleted()
 }
 
 /// The settings that determined the recipients and their messages when the audience was snapshotted.
 #[derive(PartialEq)]
-struct Sharing<'a> {
+struct AudienceSettings<'a> {
     channel: Channel,
     variants: &'a [Variant],
     winner: Option<&'a Winner>,
@@ -198,7 +198,7 @@ struct Sharing<'a> {
     subscription_group: Option<Uuid>,
 }
 
-impl<'a> Sharing<'a> {
+impl<'a> AudienceSettings<'a> {
     fn of(campaign: &'a Campaign) -> Self {
         let Campaign { channel, settings, subscription_group_id, .. } = campaign;
         Self {
@@ -215,28 +215,28 @@ async fn locked(cx: &Context<'_>, tx: &Transaction<'_>, id: Uuid) -> Result<Camp
     campaigns::get_for_update(tx, cx.project, id).await?.ok_or_else(|| ApiError::no_such("campaign"))
 }
 
-async fn note(
+async fn record_audit(
     cx: &Context<'_>,
     tx: &Transaction<'_>,
     action: &'static str,
     campaign: &Campaign,
     details: Value,
 ) -> Result<(), ApiError> {
-    audit_log::note(cx, tx, action, (campaign.id, &campaign.name), details).await
+    audit_log::record(cx, tx, action, (campaign.id, &campaign.name), details).await
 }
 
 /// Checks that segments, templates and the subscription group belong to this project, and that the templates match the
 /// campaign's channel. None of them can be deleted until the transaction ends.
 async fn check_references(cx: &Context<'_>, tx: &Transaction<'_>, campaign: &Campaign) -> Result<(), ApiError> {
     let mut problems = Vec::new();
-    let there = segments::existing(tx, cx.project, &campaign.segment_ids()).await?;
+    let existing = segments::existing(tx, cx.project, &campaign.segment_ids()).await?;
     let excluded = campaign.exclude_segment_ids.iter().enumerate();
-    let named = std::iter::once(("segmentId".to_owned(), &campaign.segment_id))
+    let references = std::iter::once(("segmentId".to_owned(), &campaign.segment_id))
         .chain(excluded.map(|(i, id)| (format!("excludeSegmentIds[{i}]"), id)));
-    for (field, _) in named.filter(|(_, id)| !there.contains(id)) {
+    for (field, _) in references.filter(|(_, id)| !existing.contains(id)) {
         problems.push(Problem::new(field, "no such segment in this project"));
     }
-    problems.extend(problems_of_templates(cx, tx, campaign).await?);
+    problems.extend(template_problems(cx, tx, campaign).await?);
     let group = campaign.subscription_group_id;
     if subscription_groups::existing(tx, cx.project, group.as_slice()).await?.len() < group.iter().len() {
         problems.push(Problem::new("subscriptionGroupId", "no such subscription group in this project"));
@@ -246,11 +246,11 @@ async fn check_references(cx: &Context<'_>, tx: &Transaction<'_>, campaign: &Cam
 
 /// Like [`check_references`], for templates only.
 async fn check_templates(cx: &Context<'_>, tx: &Transaction<'_>, campaign: &Campaign) -> Result<(), ApiError> {
-    let problems = problems_of_templates(cx, tx, campaign).await?;
+    let problems = template_problems(cx, tx, campaign).await?;
     if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }
 }
 
-async fn problems_of_templates(
+async fn template_problems(
     cx: &Context<'_>,
     tx: &Transaction<'_>,
     campaign: &Campaign,
@@ -258,12 +258,12 @@ async fn problems_of_templates(
     let mut problems = Vec::new();
     let channels = templates::channels_of(tx, cx.project, &campaign.template_ids()).await?;
     let variants = campaign.settings.variants.iter().enumerate();
-    let named = campaign
+    let references = campaign
         .template_id
         .iter()
         .map(|id| ("templateId".to_owned(), *id))
         .chain(variants.map(|(i, variant)| (format!("variants[{i}].templateId"), variant.template_id)));
-    for (field, id) in named {
+    for (field, id) in references {
         let (wanted, problem) = (campaign.channel, channels.get(&id));
         match problem {
             Some(channel) if *channel == wanted => {}

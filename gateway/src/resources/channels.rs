@@ -3,7 +3,7 @@
 mod advice;
 mod input;
 mod plain_login;
-mod trial;
+mod test_message;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use crate::http::respond::{Reply, ok};
 use crate::resources::{audit_log, change_hint};
 use plain_login::PlainLogin;
 
-pub use trial::{test, unusable_address};
+pub use test_message::{test, unusable_address};
 
 /// `GET /channels`
 pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
@@ -48,7 +48,7 @@ pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
         let known_users_only = settings.settings.get("knownUsersOnly").and_then(Value::as_bool).unwrap_or(false);
         shown.insert("knownUsersOnly".to_owned(), known_users_only.into());
     }
-    Ok(ok(&shown)?.tagged(&tag(&versions)?))
+    Ok(ok(&shown)?.with_etag(&tag(&versions)?))
 }
 
 /// Returns the entity tag for the versions of [`Channel::ALL`], in that order. Secrets are not shown, but changing
@@ -95,18 +95,18 @@ pub(in crate::resources) fn push_is_configured(of: &ChannelSettings, shared_app:
         && of.text("iosPushBundleId").is_some()
         && of.secret("iosPushPrivateKey").is_some();
     let provider = of.text("pushProviderAppId").is_some() && of.secret("pushProviderRestKey").is_some();
-    ios || provider || goes_by_shared_app(of, shared_app) || of.secret("pushGatewayServerKey").is_some()
+    ios || provider || uses_shared_app(of, shared_app) || of.secret("pushGatewayServerKey").is_some()
 }
 
 /// Whether push uses the shared app. An incomplete app of the project's own is an error, and does not fall back to it.
-fn goes_by_shared_app(of: &ChannelSettings, shared_app: bool) -> bool {
+fn uses_shared_app(of: &ChannelSettings, shared_app: bool) -> bool {
     shared_app && of.text("pushProviderAppId").is_none() && of.secret("pushProviderRestKey").is_none()
 }
 
 fn push_view(of: &ChannelSettings, shared_app: bool) -> Value {
     json!({
         "configured": push_is_configured(of, shared_app),
-        "sharedApp": goes_by_shared_app(of, shared_app),
+        "sharedApp": uses_shared_app(of, shared_app),
         "iosPushKeyId": of.text("iosPushKeyId"),
         "iosPushTeamId": of.text("iosPushTeamId"),
         "iosPushBundleId": of.text("iosPushBundleId"),
@@ -137,7 +137,7 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let precondition = Precondition::of(cx.headers)?;
     let body = cx.read_json(body::MAX_BYTES).await?;
     let changes = input::changes(&body, &cx.app.config.outbound)?;
-    let vetted = if PlainLogin::is_concerned(&changes) { Some(vetted(cx, &changes).await?) } else { None };
+    let vetted = if PlainLogin::is_affected_by(&changes) { Some(vetted(cx, &changes).await?) } else { None };
     let mut by_channel: BTreeMap<Channel, Vec<input::Change>> = BTreeMap::new();
     for change in changes {
         by_channel.entry(change.channel).or_default().push(change);
@@ -145,7 +145,7 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let named: Vec<&str> = by_channel.keys().map(|channel| channel.as_str()).collect();
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    let mut versions = channels::hold(&tx, cx.project).await?;
+    let mut versions = channels::lock_all(&tx, cx.project).await?;
     precondition.check("configuration of the channels", || tag(&versions))?;
     // A setting shared by all channels changes in each of them, but is recorded once.
     let (mut changed_fields, mut cleared) = (BTreeSet::new(), BTreeSet::new());
@@ -167,14 +167,14 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
         *version = channels::put(&tx, &cx.app.master_keys, cx.project, channel, &settings, now).await?;
     }
     let details = json!({ "channels": named, "fields": changed_fields, "clearedSecrets": cleared });
-    audit_log::note_of_project(cx, &tx, "channels.updated", details).await?;
+    audit_log::record_for_project(cx, &tx, "channels.updated", details).await?;
     tx.commit().await.map_err(StoreError::from)?;
     change_hint::announce(&cx.app.bus, Topic::Channel).await;
-    let mut answer = json!({ "updated": true });
+    let mut response = json!({ "updated": true });
     if !cleared.is_empty() {
-        answer["clearedSecrets"] = json!(cleared);
+        response["clearedSecrets"] = json!(cleared);
     }
-    Ok(ok(&answer)?.tagged(&tag(&versions)?))
+    Ok(ok(&response)?.with_etag(&tag(&versions)?))
 }
 
 /// Returns the server that the changed settings would send a password to without TLS, after checking that it is
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_is_configured_when_it_could_send() {
+    fn channel_is_configured_if_it_can_send() {
         let smtp = json!({"emailProvider": "SMTP", "smtpHost": "h", "mailproviderFromEmail": "a@b.c"});
         let mut with_user = smtp.clone();
         with_user["smtpUsername"] = json!("u");
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_is_shown() {
+    fn secrets_are_not_returned() {
         let all = ["smtpPassword", "mailproviderApiKey", "pushGatewayServerKey", "iosPushPrivateKey", "smsAuthToken"];
         let of = settings(json!({}), &all);
         for view in [email_view(&of), push_view(&of, false), sms_view(&of)] {

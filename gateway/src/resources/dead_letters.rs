@@ -8,8 +8,8 @@ use domain::message::Channel;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use store_profiles::users::read::{self as people, ShownPerson};
-use store_sending::dead_letters::{self, DeadFilter, DeadLetter, Kind};
+use store_profiles::users::read::{self as users, UserSummary};
+use store_sending::dead_letters::{self, DeadFilter, DeadLetter, DeadLetterKind};
 use store_sending::erasures;
 use uuid::Uuid;
 
@@ -22,9 +22,9 @@ use crate::resources::paging::NumberedPage;
 use crate::resources::{audit_log, time_format};
 
 /// Maximum number of each kind to replay per request.
-const MOST: i64 = 10_000;
+const MAX_REPLAYED: i64 = 10_000;
 /// Maximum number of IDs per request.
-const IDS: usize = 1_000;
+const MAX_IDS: usize = 1_000;
 const ID: Text = Text::line(36);
 /// A reason code.
 const REASON: Text = Text::line(100);
@@ -49,8 +49,8 @@ struct DeadLetterView {
 }
 
 impl DeadLetterView {
-    fn new(letter: DeadLetter, people: &HashMap<Uuid, ShownPerson>) -> Self {
-        let person = letter.user_id.and_then(|id| people.get(&id)).cloned().unwrap_or_default();
+    fn new(letter: DeadLetter, users: &HashMap<Uuid, UserSummary>) -> Self {
+        let user = letter.user_id.and_then(|id| users.get(&id)).cloned().unwrap_or_default();
         Self {
             id: letter.id,
             kind: letter.kind.as_str(),
@@ -59,8 +59,8 @@ impl DeadLetterView {
             channel: letter.channel.map(Channel::as_str),
             message_id: letter.message_id,
             template_id: letter.template_id,
-            user_id: person.external_id,
-            anonymous_id: person.anonymous_id,
+            user_id: user.external_id,
+            anonymous_id: user.anonymous_id,
             attempts: letter.attempts,
             created_at: letter.created_at,
             failed_at: letter.died_at,
@@ -87,12 +87,12 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let is_erased =
         |letter: &DeadLetter| letter.user_id.and_then(|id| erased.get(&id)).is_some_and(|at| letter.created_at <= *at);
     letters.retain(|letter| !is_erased(letter));
-    let people = people::shown(&db, cx.project, &ids).await?;
-    end.reply("deadLetters", letters.into_iter().map(|letter| DeadLetterView::new(letter, &people)), total)
+    let users = users::summaries(&db, cx.project, &ids).await?;
+    end.reply("deadLetters", letters.into_iter().map(|letter| DeadLetterView::new(letter, &users)), total)
 }
 
-fn kinds() -> [(&'static str, Kind); 2] {
-    Kind::ALL.map(|kind| (kind.as_str(), kind))
+fn kinds() -> [(&'static str, DeadLetterKind); 2] {
+    DeadLetterKind::ALL.map(|kind| (kind.as_str(), kind))
 }
 
 /// Parses a channel name, ignoring case, as the send endpoint does.
@@ -115,20 +115,20 @@ struct ReplayView {
 
 /// `POST /dead-letters/replay`
 pub async fn replay(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let filter = wanted(&cx.read_json(body::MAX_BYTES).await?)?;
+    let filter = replay_filter(&cx.read_json(body::MAX_BYTES).await?)?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    let replayed = dead_letters::replay(&tx, cx.project, &filter, MOST, cx.app.clock.now()).await?;
+    let replayed = dead_letters::replay(&tx, cx.project, &filter, MAX_REPLAYED, cx.app.clock.now()).await?;
     if replayed.sum() > 0 {
         let details = json!({
             "messages": replayed.messages, "items": replayed.items, "ids": filter.ids,
-            "kind": filter.kind.map(Kind::as_str), "channel": filter.channel.map(Channel::as_str), "reason": filter.reason,
+            "kind": filter.kind.map(DeadLetterKind::as_str), "channel": filter.channel.map(Channel::as_str), "reason": filter.reason,
         });
-        audit_log::note_of_project(cx, &tx, "dead_letters.replayed", details).await?;
+        audit_log::record_for_project(cx, &tx, "dead_letters.replayed", details).await?;
     }
     tx.commit().await.map_err(StoreError::from)?;
     wake::wake(&cx.app.bus, &replayed.queues).await;
-    let is_full = |number: u64| number >= MOST.unsigned_abs();
+    let is_full = |number: u64| number >= MAX_REPLAYED.unsigned_abs();
     ok(&ReplayView {
         replayed: replayed.sum(),
         messages: replayed.messages,
@@ -138,7 +138,7 @@ pub async fn replay(cx: &Context<'_>) -> Result<Reply, ApiError> {
 }
 
 /// Reads which dead letters to replay: those that satisfy every condition in the body, or `all` if there is none.
-fn wanted(body: &Map<String, Value>) -> Result<DeadFilter, ApiError> {
+fn replay_filter(body: &Map<String, Value>) -> Result<DeadFilter, ApiError> {
     let mut fields = Fields::of(body);
     let conditions = ["ids", "kind", "channel", "reason"];
     fields.not_null(&conditions);
@@ -150,7 +150,7 @@ fn wanted(body: &Map<String, Value>) -> Result<DeadFilter, ApiError> {
         }
         id.ok()
     };
-    let ids = fields.array("ids", 1..=IDS).map(|items| items.into_iter().filter_map(id).collect());
+    let ids = fields.array("ids", 1..=MAX_IDS).map(|items| items.into_iter().filter_map(id).collect());
     let kind = fields.choice("kind", &kinds());
     let channel = fields.text("channel", &REASON).map(Channel::parse);
     if channel == Some(None) {
@@ -170,8 +170,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_ones_must_be_said() {
-        let fields = |body: Value| match wanted(body.as_object().unwrap()) {
+    fn replay_requires_a_selection() {
+        let fields = |body: Value| match replay_filter(body.as_object().unwrap()) {
             Ok(_) => Vec::new(),
             Err(error) => error.details().iter().map(|p| p.field.clone()).collect(),
         };

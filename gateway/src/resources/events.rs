@@ -6,14 +6,14 @@ use std::collections::HashMap;
 
 use database::{Connection, StoreError};
 use jiff::Timestamp;
-use rules::look::Look;
+use rules::change::ChangeKind;
 use serde::Serialize;
 use serde_json::{Value, json};
 use store_profiles::events::list::{self as events, EventFilter};
 use store_profiles::events::read::{self, Event};
 use store_profiles::events::remove;
 use store_profiles::segments::dirty;
-use store_profiles::users::read::{self as people, ShownPerson};
+use store_profiles::users::read::{self as users, UserSummary};
 use store_profiles::users::user_ref::UserRef;
 use store_sending::erasures;
 use uuid::Uuid;
@@ -40,13 +40,13 @@ struct EventView {
 }
 
 impl EventView {
-    fn new(event: Event, people: &HashMap<Uuid, ShownPerson>) -> Self {
-        let person = people.get(&event.user_id).cloned().unwrap_or_default();
+    fn new(event: Event, users: &HashMap<Uuid, UserSummary>) -> Self {
+        let user = users.get(&event.user_id).cloned().unwrap_or_default();
         Self {
             id: event.public_id(),
             event_name: event.name,
-            user_id: person.external_id,
-            anonymous_id: event.anonymous_id.or(person.anonymous_id),
+            user_id: user.external_id,
+            anonymous_id: event.anonymous_id.or(user.anonymous_id),
             properties: event.properties,
             timestamp: event.timestamp,
             received_at: event.received_at,
@@ -83,9 +83,9 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let ids: Vec<Uuid> = events.iter().map(|event| event.user_id).collect();
     let erased = erasures::under_way(&db, cx.project, &ids).await?;
     events.retain(|event| !is_erased(event, &erased));
-    let people = people::shown(&db, cx.project, &ids).await?;
+    let users = users::summaries(&db, cx.project, &ids).await?;
     ok(&ListView {
-        events: events.into_iter().map(|event| EventView::new(event, &people)).collect(),
+        events: events.into_iter().map(|event| EventView::new(event, &users)).collect(),
         pagination: Pagination { total_pages: (total.count + end.limit - 1) / end.limit, page: end.view(total) },
         next_cursor,
     })
@@ -110,8 +110,8 @@ async fn filter(
     };
     let user_ids = match query.get("user") {
         None => None,
-        Some(user) => match people::find_readable_id(db, cx.project, UserRef::new(user, id_type)).await? {
-            Some(person) => Some(people::all_ids(db, cx.project, person).await?),
+        Some(user) => match users::find_readable_id(db, cx.project, UserRef::new(user, id_type)).await? {
+            Some(user) => Some(users::all_ids(db, cx.project, user).await?),
             None => Some(Vec::new()),
         },
     };
@@ -127,8 +127,8 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     if is_erased(&event, &erased) {
         return Err(ApiError::no_such("event"));
     }
-    let people = people::shown(&db, cx.project, &[event.user_id]).await?;
-    ok(&EventView::new(event, &people))
+    let users = users::summaries(&db, cx.project, &[event.user_id]).await?;
+    ok(&EventView::new(event, &users))
 }
 
 /// Whether the event's user has since been erased. Such events are hidden while their rows are still being deleted.
@@ -145,10 +145,10 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     if !remove::remove(&tx, cx.project, event.id).await? {
         return Err(ApiError::no_such("event"));
     }
-    let look = Look::Event(event.name.clone());
+    let look = ChangeKind::Event(event.name.clone());
     dirty::mark(&tx, cx.project, &look, &[event.user_id], cx.app.clock.now()).await?;
     // Omit the name: clients choose it, and the audit log outlives the user's erasure.
-    audit_log::note(cx, &tx, "event.deleted", (event.id, ""), json!({})).await?;
+    audit_log::record(cx, &tx, "event.deleted", (event.id, ""), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     deleted()
 }

@@ -11,36 +11,36 @@ use std::time::Duration;
 use database::{Connection, Store, StoreError};
 use serde::Serialize;
 
-use crate::auth::Standing;
+use crate::auth::Authorization;
 use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::respond::Reply;
-use crate::http::stream::{Maker, Pieces};
-use crate::limits::slots::{Full, Slot};
+use crate::http::stream::{BodyWriter, StreamedBody};
+use crate::limits::slots::{NoSlot, Slot};
 use encoding::Encoding;
 
 /// Maximum number of concurrent exports per gateway.
-pub const AT_ONCE: usize = 8;
+pub const MAX_CONCURRENT: usize = 8;
 /// Maximum number of concurrent exports per owner, over all of the owner's projects.
-pub const AT_ONCE_PER_OWNER: usize = 2;
+pub const MAX_CONCURRENT_PER_OWNER: usize = 2;
 /// Rows in the first batch, and maximum rows in any batch.
-const FIRST: i64 = 20;
-const MOST: i64 = 1_000;
+const FIRST_BATCH_ROWS: i64 = 20;
+const MAX_BATCH_ROWS: i64 = 1_000;
 /// Target size of a batch in bytes, from which the next row limit is estimated.
-const STRETCH: usize = 256 * 1024;
+const BATCH_BYTES: usize = 256 * 1024;
 /// Maximum number of retries while the database is unavailable, and the delay between them.
-const TRIES: u32 = 60;
-const AGAIN: Duration = Duration::from_millis(500);
+const MAX_RETRIES: u32 = 60;
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// Result of reading a batch.
-pub struct Stretch {
+pub struct ExportBatch {
     pub rows: usize,
     /// Whether more rows follow.
     pub more: bool,
 }
 
 /// A list that can be read in batches from beginning to end.
-pub trait List: Send + 'static {
+pub trait ExportSource: Send + 'static {
     /// Reads at most `limit` rows after those already read and appends them to `out` as lines. An error leaves the
     /// position unchanged.
     fn read(
@@ -48,11 +48,11 @@ pub trait List: Send + 'static {
         db: &mut Connection,
         limit: i64,
         out: &mut Vec<u8>,
-    ) -> impl Future<Output = Result<Stretch, StoreError>> + Send;
+    ) -> impl Future<Output = Result<ExportBatch, StoreError>> + Send;
 }
 
 /// Appends a row as one line of JSON.
-pub fn line(row: &impl Serialize, out: &mut Vec<u8>) -> Result<(), StoreError> {
+pub fn write_line(row: &impl Serialize, out: &mut Vec<u8>) -> Result<(), StoreError> {
     serde_json::to_writer(&mut *out, row).map_err(|e| StoreError::Corrupt(e.to_string()))?;
     out.push(b'\n');
     Ok(())
@@ -60,75 +60,75 @@ pub fn line(row: &impl Serialize, out: &mut Vec<u8>) -> Result<(), StoreError> {
 
 /// A running export.
 struct Export<L> {
-    list: L,
+    source: L,
     store: Store,
     limit: i64,
     encoding: Encoding,
-    standing: Option<Standing>,
+    authorization: Option<Authorization>,
     _slot: Slot,
 }
 
 /// Replies with a list as NDJSON. Reads the first batch before replying, so that a failure can still be returned as an
 /// error.
-pub async fn answer(cx: &Context<'_>, file_name: &str, list: impl List) -> Result<Reply, ApiError> {
+pub async fn reply(cx: &Context<'_>, file_name: &str, source: impl ExportSource) -> Result<Reply, ApiError> {
     let slot = cx.app.exports.take(cx.owner).map_err(|full| match full {
-        Full::Owner => ApiError::TooMany("this project and its creator's other projects have reached their limit of running exports; wait until one is complete"),
-        Full::Gateway => ApiError::Unavailable("this gateway has reached its limit of concurrent exports"),
+        NoSlot::Owner => ApiError::TooMany("this project and its creator's other projects have reached their limit of running exports; wait until one is complete"),
+        NoSlot::Gateway => ApiError::Unavailable("this gateway has reached its limit of concurrent exports"),
     })?;
-    let encoding = Encoding::asked(cx.headers);
+    let encoding = Encoding::negotiated(cx.headers);
     let gzip = encoding.is_gzip();
-    let (store, standing) = (cx.app.store.clone(), cx.standing());
-    let mut export = Export { list, store, limit: FIRST, encoding, standing, _slot: slot };
+    let (store, authorization) = (cx.app.store.clone(), cx.authorization());
+    let mut export = Export { source, store, limit: FIRST_BATCH_ROWS, encoding, authorization, _slot: slot };
     let first = export.read(&mut cx.database().await?).await?;
-    let (maker, pieces) = Pieces::new();
+    let (writer, stream) = StreamedBody::new();
     tokio::spawn(async move {
-        if let Err(error) = export.write(maker, first).await {
+        if let Err(error) = export.write(writer, first).await {
             tracing::warn!(%error, "export aborted");
         }
     });
-    let reply = Reply::in_pieces(pieces, "application/x-ndjson")
+    let reply = Reply::streamed(stream, "application/x-ndjson")
         .with("vary", "accept-encoding")
         .with("content-disposition", format!("attachment; filename=\"{file_name}\""));
     Ok(if gzip { reply.with("content-encoding", "gzip") } else { reply })
 }
 
-impl<L: List> Export<L> {
+impl<L: ExportSource> Export<L> {
     /// Writes all batches.
     ///
     /// Returns `Ok` if the client disconnects. If the caller's key or session is revoked, closes the connection
     /// without a proper end, so that the client does not mistake the export for complete.
-    async fn write(mut self, maker: Maker, first: (Vec<u8>, bool)) -> Result<(), StoreError> {
+    async fn write(mut self, writer: BodyWriter, first: (Vec<u8>, bool)) -> Result<(), StoreError> {
         let (mut lines, mut more) = first;
         loop {
             let piece = self.encoding.encode(lines, !more).await;
-            if maker.put(piece).await.is_err() || maker.is_unwanted() {
+            if writer.send(piece).await.is_err() || writer.is_disconnected() {
                 return Ok(());
             }
             if !more {
-                maker.end().await;
+                writer.finish().await;
                 return Ok(());
             }
-            if let Some(standing) = &self.standing
-                && !standing.holds().await
+            if let Some(authorization) = &self.authorization
+                && !authorization.is_valid().await
             {
                 return Ok(());
             }
-            (lines, more) = self.read_again().await?;
+            (lines, more) = self.read_with_retries().await?;
         }
     }
 
     /// Reads the next batch, with retries while the database is unavailable.
-    async fn read_again(&mut self) -> Result<(Vec<u8>, bool), StoreError> {
-        let mut tries = 0;
+    async fn read_with_retries(&mut self) -> Result<(Vec<u8>, bool), StoreError> {
+        let mut retries = 0;
         loop {
             let read = match self.store.connection().await {
                 Ok(mut db) => self.read(&mut db).await,
                 Err(error) => Err(error),
             };
             match read {
-                Err(error) if error.is_unavailable() && tries < TRIES => {
-                    tries += 1;
-                    tokio::time::sleep(AGAIN).await;
+                Err(error) if error.is_unavailable() && retries < MAX_RETRIES => {
+                    retries += 1;
+                    tokio::time::sleep(RETRY_DELAY).await;
                 }
                 read => return read,
             }
@@ -137,20 +137,20 @@ impl<L: List> Export<L> {
 
     async fn read(&mut self, db: &mut Connection) -> Result<(Vec<u8>, bool), StoreError> {
         let mut lines = Vec::new();
-        let read = self.list.read(db, self.limit, &mut lines).await?;
+        let read = self.source.read(db, self.limit, &mut lines).await?;
         self.limit = next_limit(self.limit, read.rows, lines.len());
         Ok((lines, read.more))
     }
 }
 
-/// Returns the row limit of the next batch, aiming at [`STRETCH`] bytes. The limit may shrink at once but at most
+/// Returns the row limit of the next batch, aiming at [`BATCH_BYTES`] bytes. The limit may shrink at once but at most
 /// doubles.
 fn next_limit(limit: i64, rows: usize, bytes: usize) -> i64 {
     if rows == 0 {
         return limit;
     }
-    let fit = (STRETCH * rows / bytes.max(1)) as i64;
-    fit.clamp(1, (limit * 2).min(MOST))
+    let fit = (BATCH_BYTES * rows / bytes.max(1)) as i64;
+    fit.clamp(1, (limit * 2).min(MAX_BATCH_ROWS))
 }
 
 #[cfg(test)]
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stretch_has_about_the_same_bytes_whatever_its_rows_have() {
+    fn batch_size_adapts_to_row_size() {
         assert_eq!(next_limit(100, 100, 10_000), 200);
         assert_eq!(next_limit(900, 900, 90_000), 1_000);
         assert_eq!(next_limit(1_000, 1_000, 32_000_000), 8);

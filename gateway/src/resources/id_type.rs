@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kind_of_ids_is_named_or_either() {
+    fn id_type_defaults_to_either() {
         let id_type = |text| of(&Query::parse(text).unwrap());
         for (text, kind) in [
             ("", IdType::Either),

@@ -25,7 +25,7 @@ pub fn key<'a>(request: &Request<'a>) -> Result<Option<&'a str>, ApiError> {
 ///
 /// Otherwise assigns `fresh` to the key, and the caller must create that resource in the same transaction. Concurrent
 /// requests with the same key are serialized. Keys of different kinds of resource are independent.
-pub async fn made_before(
+pub async fn existing_id(
     cx: &Context<'_>,
     tx: &Transaction<'_>,
     resource: &str,
@@ -33,7 +33,7 @@ pub async fn made_before(
 ) -> Result<Option<Uuid>, ApiError> {
     let Some(key) = key(cx)? else { return Ok(None) };
     let key = client_ids::resource_key(cx.project, resource, key);
-    let first = client_ids::first_of(tx, cx.project, key, fresh, cx.app.clock.now()).await?;
+    let first = client_ids::claim_or_get(tx, cx.project, key, fresh, cx.app.clock.now()).await?;
     Ok((first != fresh).then_some(first))
 }
 

@@ -8,14 +8,14 @@ use domain::message::DeliveryState;
 use domain::webhook;
 use jiff::Timestamp;
 use serde::Serialize;
-use store_profiles::users::read as people;
+use store_profiles::users::read as users;
 use store_profiles::users::user_ref::{IdType, UserRef};
 use store_sending::inbox::{self, InboxFilter, InboxItem};
 use store_sending::messages::receipts::{self, Receipt};
-use store_sending::webhook_deliveries::tell::{self, MessageNews};
+use store_sending::webhook_deliveries::enqueue::{self, MessageEvent};
 use uuid::Uuid;
 
-use crate::auth::identity::{Evidence, Proven};
+use crate::auth::identity::{IdentityProof, VerifiedIdentity};
 use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::fields::Text;
@@ -26,7 +26,7 @@ use crate::resources::users::NOT_INTERNAL;
 use crate::resources::{id_type, path_params, time_format};
 
 pub use stream::stream;
-pub use streams::Inboxes;
+pub use streams::InboxStreams;
 
 const USER: Text = Text::line(200);
 
@@ -59,18 +59,18 @@ struct ListView {
 }
 
 /// The user whose inbox is requested.
-struct Owner {
+struct InboxUser {
     user: String,
     id_type: IdType,
     /// The proof of the user's identity, if the caller needs one.
-    proven: Option<Proven>,
+    proven: Option<VerifiedIdentity>,
 }
 
 /// Determines whose inbox is requested.
 ///
 /// A public key requires proof of the user's identity even if the project does not require it elsewhere, since the key
 /// can be read from any page and user IDs can be guessed.
-async fn owner(cx: &Context<'_>, query: &Query) -> Result<Owner, ApiError> {
+async fn inbox_user(cx: &Context<'_>, query: &Query) -> Result<InboxUser, ApiError> {
     let get = |names: [&str; 2]| names.into_iter().find_map(|name| query.get(name)).map(str::to_owned);
     if get(["user_token", "userToken"]).is_some() {
         return Err(ApiError::invalid(
@@ -98,13 +98,13 @@ async fn owner(cx: &Context<'_>, query: &Query) -> Result<Owner, ApiError> {
         // The proof does not cover another user whose internal ID equals the proven external ID.
         id_type = IdType::External;
         let user_hash = get(["user_hash", "userHash"]);
-        let evidence = Evidence { user_hash: user_hash.as_deref(), user_token: None };
-        proven = cx.required_proof().await?.check(Some(&user), evidence)?;
+        let evidence = IdentityProof { user_hash: user_hash.as_deref(), user_token: None };
+        proven = cx.required_identity_verifier().await?.check(Some(&user), evidence)?;
     }
-    Ok(Owner { user, id_type, proven })
+    Ok(InboxUser { user, id_type, proven })
 }
 
-impl Owner {
+impl InboxUser {
     fn user(&self) -> UserRef<'_> {
         UserRef::new(&self.user, self.id_type)
     }
@@ -117,8 +117,8 @@ async fn ids_of(
     project: kernel::ids::ProjectId,
     user: UserRef<'_>,
 ) -> Result<Vec<Uuid>, StoreError> {
-    match people::find_id(db, project, user).await? {
-        Some(person) => people::all_ids(db, project, person).await,
+    match users::find_id(db, project, user).await? {
+        Some(user) => users::all_ids(db, project, user).await,
         None => Ok(user.candidates(project)),
     }
 }
@@ -128,9 +128,9 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
     let page = NumberedPage::of(&query)?;
     let unread_only = query.boolean("unread")?.unwrap_or(false);
-    let owner = owner(cx, &query).await?;
+    let inbox_user = inbox_user(cx, &query).await?;
     let db = cx.database().await?;
-    let filter = InboxFilter { user_ids: ids_of(&db, cx.project, owner.user()).await?, unread_only };
+    let filter = InboxFilter { user_ids: ids_of(&db, cx.project, inbox_user.user()).await?, unread_only };
     let mut items = inbox::list(&db, cx.project, &filter, &page.start, page.rows()).await?;
     let end = page.cut(&mut items, |item| (item.created_at, item.id));
     let total = inbox::total(&db, cx.project, &filter).await?;
@@ -144,20 +144,20 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
 
 /// `POST /inbox/:id/read`: marks a message as read, which also counts as opened.
 pub async fn read(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
-    let owner = owner(cx, &cx.query()?).await?;
+    let inbox_user = inbox_user(cx, &cx.query()?).await?;
     let id = path_params::id(segment, "message in this inbox")?;
     let now = cx.app.clock.now();
     let mut db = cx.database().await?;
-    let ids = ids_of(&db, cx.project, owner.user()).await?;
+    let ids = ids_of(&db, cx.project, inbox_user.user()).await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let read = inbox::mark_read(&tx, cx.project, id, &ids, now).await?;
     let item = read.ok_or_else(|| ApiError::no_such("message in this inbox"))?;
     let opened = Receipt { message: id, state: DeliveryState::Opened, at: now, reason: None, url: None };
     let applied = receipts::apply(&tx, cx.project, &[opened], now).await?;
     let news = applied.reached.into_iter().filter_map(|(message, state)| {
-        Some(MessageNews { message, kind: webhook::type_of(state)?, at: now, reason: None, url: None })
+        Some(MessageEvent { message, kind: webhook::type_of(state)?, at: now, reason: None, url: None })
     });
-    tell::of_messages(&tx, cx.project, &news.collect::<Vec<_>>(), now).await?;
+    enqueue::for_messages(&tx, cx.project, &news.collect::<Vec<_>>(), now).await?;
     tx.commit().await.map_err(StoreError::from)?;
     streams::announce(&cx.app.bus, cx.project, &ids).await;
     ok(&ItemView::from(item))

@@ -24,12 +24,12 @@ use crate::http::error::ApiError;
 use crate::http::fields::Fields;
 use crate::http::respond::{Reply, created, deleted, ok};
 use crate::resources::paging::CursorPage;
-use crate::resources::sessions::{BODY, EMAIL};
+use crate::resources::sessions::{EMAIL, MAX_BODY_BYTES};
 use crate::resources::team::ROLES;
 use crate::resources::{audit_log, idempotency, path_params, time_format};
 
 /// How long an invitation is valid.
-const LASTS: Duration = Duration::from_hours(7 * 24);
+const VALIDITY: Duration = Duration::from_hours(7 * 24);
 const DAY: Duration = Duration::from_hours(24);
 /// Limit per project, and per account over all of its projects: the operator's mail server sends invitations to
 /// addresses that a tenant chooses.
@@ -68,12 +68,12 @@ impl InviteView {
     }
 }
 
-const UNMAILED: &str = "No mail was sent, because the installation has no mail server of its own (SYSTEM_SMTP_URL). \
+const NOT_MAILED_NOTICE: &str = "No mail was sent, because the installation has no mail server of its own (SYSTEM_SMTP_URL). \
                         Its operator can print the link with `rekindle invite link`.";
 
 /// Returns the created invitation, with a notice if it is not mailed.
-fn answer(invite: Invite, now: Timestamp) -> Result<Reply, ApiError> {
-    let notice = (invite.mail == MailStatus::None).then_some(UNMAILED);
+fn created_reply(invite: Invite, now: Timestamp) -> Result<Reply, ApiError> {
+    let notice = (invite.mail == MailStatus::None).then_some(NOT_MAILED_NOTICE);
     created(&json!({ "invite": InviteView::new(invite, now), "notice": notice }))
 }
 
@@ -95,7 +95,7 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
 
 /// `POST /team/invites`
 pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let body = cx.read_json(BODY).await?;
+    let body = cx.read_json(MAX_BODY_BYTES).await?;
     let mut fields = Fields::of(&body);
     let email = fields.required_text("email", &EMAIL);
     let (sent, email) = (!email.is_empty(), email.trim());
@@ -117,16 +117,16 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
         role,
         invited_by: account.id,
         created_at: now,
-        expires_at: now + LASTS,
+        expires_at: now + VALIDITY,
         accepted_at: None,
         revoked_at: None,
         mail: MailStatus::None,
     };
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    if let Some(made) = idempotency::made_before(cx, &tx, "invite", invite.id).await? {
-        let invite = invites::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?;
-        return answer(invite, now);
+    if let Some(existing) = idempotency::existing_id(cx, &tx, "invite", invite.id).await? {
+        let invite = invites::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::gone)?;
+        return created_reply(invite, now);
     }
     if is_verified_member(&tx, &invite).await? {
         return Err(ApiError::Conflict(format!("{email} is already a member of the team")));
@@ -150,9 +150,9 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
         invites::insert(&tx, &invite, None).await?;
     }
     let details = json!({ "role": role.as_str() });
-    audit_log::note(cx, &tx, "invite.created", (invite.id, email), details).await?;
+    audit_log::record(cx, &tx, "invite.created", (invite.id, email), details).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    answer(invite, now)
+    created_reply(invite, now)
 }
 
 /// Whether the invited address belongs to a verified member. An unverified member can be invited again: the mailed
@@ -176,7 +176,7 @@ pub async fn revoke(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
         done => return Err(ApiError::Conflict(format!("the invite is already {}", done.as_str()))),
     }
     invites::set_revoked(&tx, &invite, now).await?;
-    audit_log::note(cx, &tx, "invite.revoked", (id, &invite.email), json!({})).await?;
+    audit_log::record(cx, &tx, "invite.revoked", (id, &invite.email), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     deleted()
 }

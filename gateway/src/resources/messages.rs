@@ -10,7 +10,7 @@ use domain::message::{Channel, DeliveryState};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
-use store_profiles::users::read::{self as people, ShownPerson};
+use store_profiles::users::read::{self as users, UserSummary};
 use store_profiles::users::user_ref::UserRef;
 use store_sending::erasures;
 use store_sending::messages::read::{self, Message, MessageFilter};
@@ -67,14 +67,14 @@ struct MessageView {
 }
 
 impl MessageView {
-    fn new(message: Message, people: &HashMap<Uuid, ShownPerson>) -> Self {
-        let person = people.get(&message.user_id).cloned().unwrap_or_default();
+    fn new(message: Message, users: &HashMap<Uuid, UserSummary>) -> Self {
+        let user = users.get(&message.user_id).cloned().unwrap_or_default();
         Self {
             id: message.id,
             status: message.status.as_str(),
             status_reason: message.status_reason,
-            user_id: person.external_id,
-            anonymous_id: person.anonymous_id,
+            user_id: user.external_id,
+            anonymous_id: user.anonymous_id,
             channel: message.channel.as_str(),
             subject: message.subject.or_else(|| message.content.get("subject")?.as_str().map(str::to_owned)),
             body: message.content.get("body").cloned(),
@@ -120,8 +120,8 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let db = cx.database().await?;
     if let Some(user) = query.get("userId").or(query.get("user_id")) {
         let user = UserRef::new(user, id_type);
-        filter.user_ids = match people::find_readable_id(&db, cx.project, user).await? {
-            Some(person) => Some(people::all_ids(&db, cx.project, person).await?),
+        filter.user_ids = match users::find_readable_id(&db, cx.project, user).await? {
+            Some(user) => Some(users::all_ids(&db, cx.project, user).await?),
             None => Some(user.candidates(cx.project)),
         };
     }
@@ -131,8 +131,8 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let ids: Vec<Uuid> = messages.iter().map(|message| message.user_id).collect();
     let erased = erasures::under_way(&db, cx.project, &ids).await?;
     messages.retain(|message| erased.get(&message.user_id).is_none_or(|at| message.created_at > *at));
-    let people = people::shown(&db, cx.project, &ids).await?;
-    end.reply("messages", messages.into_iter().map(|message| MessageView::new(message, &people)), total)
+    let users = users::summaries(&db, cx.project, &ids).await?;
+    end.reply("messages", messages.into_iter().map(|message| MessageView::new(message, &users)), total)
 }
 
 /// Parses the channel filter, ignoring case, as the send endpoint does.
@@ -153,6 +153,6 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path_params::id(segment, "message")?;
     let db = cx.database().await?;
     let message = read::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("message"))?;
-    let people = people::shown(&db, cx.project, &[message.user_id]).await?;
-    ok(&MessageView::new(message, &people))
+    let users = users::summaries(&db, cx.project, &[message.user_id]).await?;
+    ok(&MessageView::new(message, &users))
 }

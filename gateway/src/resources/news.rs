@@ -59,9 +59,9 @@ fn tag(of: &NewsItem) -> Result<EntityTag, ApiError> {
 }
 
 /// Returns the item with its entity tag.
-fn shown(status: StatusCode, item: NewsItem) -> Result<Reply, ApiError> {
+fn tagged_reply(status: StatusCode, item: NewsItem) -> Result<Reply, ApiError> {
     let tag = tag(&item)?;
-    Ok(Reply::json(status, &NewsView::from(item))?.tagged(&tag))
+    Ok(Reply::json(status, &NewsView::from(item))?.with_etag(&tag))
 }
 
 /// `GET /news`
@@ -104,7 +104,7 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path_params::id(segment, "news item")?;
     let db = cx.database().await?;
     let item = news::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("news item"))?;
-    shown(StatusCode::OK, item)
+    tagged_reply(StatusCode::OK, item)
 }
 
 /// `POST /news`
@@ -114,15 +114,15 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let mut item = input::new_item(&body, ids::fresh(now.as_millisecond()), now)?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    match idempotency::made_before(cx, &tx, "news", item.id).await? {
-        Some(made) => item = news::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?,
+    match idempotency::existing_id(cx, &tx, "news", item.id).await? {
+        Some(existing) => item = news::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::gone)?,
         None => {
             news::insert(&tx, cx.project, &item).await?;
-            audit_log::note(cx, &tx, "news.created", (item.id, &item.title), json!({})).await?;
+            audit_log::record(cx, &tx, "news.created", (item.id, &item.title), json!({})).await?;
         }
     }
     tx.commit().await.map_err(StoreError::from)?;
-    shown(StatusCode::CREATED, item)
+    tagged_reply(StatusCode::CREATED, item)
 }
 
 /// `PUT /news/:id`
@@ -136,9 +136,9 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     precondition.check("news item", || tag(&current))?;
     let item = input::changed_item(&body, current, cx.app.clock.now())?;
     news::update(&tx, cx.project, &item).await?;
-    audit_log::note(cx, &tx, "news.updated", (id, &item.title), json!({})).await?;
+    audit_log::record(cx, &tx, "news.updated", (id, &item.title), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    shown(StatusCode::OK, item)
+    tagged_reply(StatusCode::OK, item)
 }
 
 /// `DELETE /news/:id`
@@ -150,7 +150,7 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let item = news::get_for_update(&tx, cx.project, id).await?.ok_or_else(|| ApiError::no_such("news item"))?;
     precondition.check("news item", || tag(&item))?;
     news::delete(&tx, cx.project, id).await?;
-    audit_log::note(cx, &tx, "news.deleted", (id, &item.title), json!({})).await?;
+    audit_log::record(cx, &tx, "news.deleted", (id, &item.title), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     deleted()
 }

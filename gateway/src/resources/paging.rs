@@ -3,7 +3,7 @@
 //! A handler reads [`NumberedPage::of`] or [`CursorPage::of`] from the query, reads `rows()` rows from the store (one
 //! more than the page holds), trims them with `cut`, and returns `reply`.
 
-use database::filter::{Start, Total};
+use database::filter::{PageStart, Total};
 use jiff::Timestamp;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -16,7 +16,7 @@ use crate::http::respond::{Reply, ok};
 /// Default number of items per page.
 const DEFAULT_LIMIT: i64 = 20;
 /// Number of rows that numbered pages can reach; clients use cursors beyond it.
-const DEEPEST: i64 = 10_000;
+const MAX_NUMBERED_ROWS: i64 = 10_000;
 
 /// The sort key of a list. A row's key is the cursor to the rows after it.
 pub trait Cursor: Sized {
@@ -54,8 +54,8 @@ fn limit(query: &Query) -> Result<i64, ApiError> {
 
 fn cursor<C: Cursor>(query: &Query) -> Result<Option<C>, ApiError> {
     let Some(text) = query.get("cursor") else { return Ok(None) };
-    let made_up = || ApiError::invalid("cursor", "must be the `nextCursor` of an earlier response");
-    C::parse(text).map(Some).ok_or_else(made_up)
+    let invalid_cursor = || ApiError::invalid("cursor", "must be the `nextCursor` of an earlier response");
+    C::parse(text).map(Some).ok_or_else(invalid_cursor)
 }
 
 /// Trims rows to the page, if one more than `limit` was found; returns the cursor of the next page, if any.
@@ -71,7 +71,7 @@ fn cut<T, C: Cursor>(rows: &mut Vec<T>, limit: i64, cursor: impl Fn(&T) -> C) ->
 /// A requested page of a list with a total: after `cursor` if given, otherwise by number.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NumberedPage<C> {
-    pub start: Start<C>,
+    pub start: PageStart<C>,
     /// Starts at 1.
     number: i64,
     limit: i64,
@@ -82,11 +82,11 @@ impl<C: Cursor> NumberedPage<C> {
     pub fn of(query: &Query) -> Result<Self, ApiError> {
         let limit = limit(query)?;
         let number = query.integer("page", 1..=i64::MAX)?.unwrap_or(1);
-        if number.saturating_mul(limit) > DEEPEST {
-            let message = format!("page × limit must be at most {DEEPEST}; use `cursor` for later pages");
+        if number.saturating_mul(limit) > MAX_NUMBERED_ROWS {
+            let message = format!("page × limit must be at most {MAX_NUMBERED_ROWS}; use `cursor` for later pages");
             return Err(ApiError::invalid("page", message));
         }
-        let start = cursor(query)?.map_or(Start::Offset((number - 1) * limit), Start::After);
+        let start = cursor(query)?.map_or(PageStart::Offset((number - 1) * limit), PageStart::After);
         Ok(Self { start, number, limit })
     }
 
@@ -132,8 +132,8 @@ impl<C: Cursor> CursorPage<C> {
 impl<C> From<NumberedPage<C>> for CursorPage<C> {
     fn from(page: NumberedPage<C>) -> Self {
         let after = match page.start {
-            Start::After(cursor) => Some(cursor),
-            Start::Offset(_) => None,
+            PageStart::After(cursor) => Some(cursor),
+            PageStart::Offset(_) => None,
         };
         Self { after, limit: page.limit }
     }
@@ -159,7 +159,7 @@ impl NumberedEnd {
         items: impl IntoIterator<Item = V>,
         total: Total,
     ) -> Result<Reply, ApiError> {
-        ok(&ListView { items: Named { name, items: items.into_iter().collect() }, end: self.view(total) })
+        ok(&ListView { items: NamedItems { name, items: items.into_iter().collect() }, end: self.view(total) })
     }
 }
 
@@ -177,24 +177,24 @@ impl CursorEnd {
         name: &'static str,
         items: impl IntoIterator<Item = V>,
     ) -> Result<Reply, ApiError> {
-        ok(&ListView { items: Named { name, items: items.into_iter().collect() }, end: self })
+        ok(&ListView { items: NamedItems { name, items: items.into_iter().collect() }, end: self })
     }
 }
 
 #[derive(Serialize)]
 struct ListView<V: Serialize, E> {
     #[serde(flatten)]
-    items: Named<V>,
+    items: NamedItems<V>,
     #[serde(flatten)]
     end: E,
 }
 
-struct Named<V> {
+struct NamedItems<V> {
     name: &'static str,
     items: Vec<V>,
 }
 
-impl<V: Serialize> Serialize for Named<V> {
+impl<V: Serialize> Serialize for NamedItems<V> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         let mut map = out.serialize_map(Some(1))?;
         map.serialize_entry(self.name, &self.items)?;
@@ -243,18 +243,18 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_wins_over_a_page() {
+    fn cursor_takes_precedence_over_page() {
         let id = Uuid::from_u128(5);
-        assert_eq!(by_id("page=3&limit=10").unwrap().start, Start::Offset(20));
-        assert_eq!(by_id(&format!("page=3&cursor={id}")).unwrap().start, Start::After(id));
-        let place = (Timestamp::from_microsecond(1_700_000_000_000_001).unwrap(), id);
-        let page = NumberedPage::<ByTime>::of(&query(&format!("cursor={}", place.text()))).unwrap();
-        assert_eq!(page.start, Start::After(place));
-        assert_eq!(CursorPage::from(page), CursorPage { after: Some(place), limit: 20 });
+        assert_eq!(by_id("page=3&limit=10").unwrap().start, PageStart::Offset(20));
+        assert_eq!(by_id(&format!("page=3&cursor={id}")).unwrap().start, PageStart::After(id));
+        let position = (Timestamp::from_microsecond(1_700_000_000_000_001).unwrap(), id);
+        let page = NumberedPage::<ByTime>::of(&query(&format!("cursor={}", position.text()))).unwrap();
+        assert_eq!(page.start, PageStart::After(position));
+        assert_eq!(CursorPage::from(page), CursorPage { after: Some(position), limit: 20 });
     }
 
     #[test]
-    fn a_made_up_cursor_is_refused() {
+    fn invalid_cursor_is_rejected() {
         for text in ["cursor=7", "cursor=_", "cursor=5_x", "cursor=99999999999999999999_x"] {
             assert!(by_id(text).is_err(), "{text}");
             assert!(NumberedPage::<ByTime>::of(&query(text)).is_err(), "{text}");
@@ -263,10 +263,10 @@ mod tests {
     }
 
     #[test]
-    fn pages_have_bounds() {
+    fn page_parameters_are_validated() {
         let read = |text| by_id(text).map_err(|e| e.status().as_u16());
-        assert_eq!(read(""), Ok(NumberedPage { start: Start::Offset(0), number: 1, limit: 20 }));
-        assert_eq!(read("page=3&limit=50").unwrap().start, Start::Offset(100));
+        assert_eq!(read(""), Ok(NumberedPage { start: PageStart::Offset(0), number: 1, limit: 20 }));
+        assert_eq!(read("page=3&limit=50").unwrap().start, PageStart::Offset(100));
         for wrong in
             ["page=", "page=0", "limit=0", "limit=101", "page=x", "page=101&limit=100", "page=9223372036854775807"]
         {
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_full_page_with_more_behind_it_has_a_next_one() {
+    fn next_cursor_is_set_only_if_more_rows_follow() {
         let ids = |n: u128| (1..=n).map(Uuid::from_u128).collect::<Vec<_>>();
         let page = || CursorPage::<Uuid>::of(&query(""), 2).unwrap();
         assert_eq!(page().rows(), 3);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn items_stand_under_their_own_name() {
+    fn items_are_serialized_under_their_name() {
         let mut rows = vec![Uuid::nil()];
         let end = by_id("").unwrap().cut(&mut rows, |id| *id);
         let reply = end.reply("things", rows.iter().map(|_| 7), Total::exact(1)).unwrap();

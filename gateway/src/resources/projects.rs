@@ -26,7 +26,7 @@ use crate::http::error::ApiError;
 use crate::http::etag::{EntityTag, Precondition};
 use crate::http::request::Request;
 use crate::http::respond::{Reply, created, deleted, ok};
-use crate::resources::sessions::{BODY, MembershipView};
+use crate::resources::sessions::{MAX_BODY_BYTES, MembershipView};
 use crate::resources::{audit_log, change_hint, idempotency, time_format};
 use secrets::SecretsView;
 
@@ -77,16 +77,16 @@ fn tag(of: &Project) -> Result<EntityTag, ApiError> {
 
 /// `GET /projects`
 pub async fn list(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = auth::logged_in(&app.auth, request).await?;
+    let session = auth::require_session(&app.auth, request).await?;
     let found = members::memberships(&app.store.connection().await?, session.account.id).await?;
     ok(&json!({ "projects": found.into_iter().map(MembershipView::from).collect::<Vec<_>>() }))
 }
 
 /// `POST /projects`: creates a project. Its creator becomes the first ADMIN.
 pub async fn create(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = auth::logged_in(&app.auth, request).await?;
-    may_create(app, &session.account)?;
-    let body = request.read_json(BODY).await?;
+    let session = auth::require_session(&app.auth, request).await?;
+    check_may_create(app, &session.account)?;
+    let body = request.read_json(MAX_BODY_BYTES).await?;
     let now = app.clock.now();
     // With an idempotency key, derive the ID from it, so that a repeated request finds the project.
     let key = idempotency::key(request)?;
@@ -99,14 +99,14 @@ pub async fn create(app: &App, request: &Request<'_>) -> Result<Reply, ApiError>
     // Serialize creations per account, so that concurrent requests detect repeats and the limit.
     accounts::lock(&tx, session.account.id).await?;
     if key.is_some()
-        && let Some(made) = made_before(app, &tx, session.account.id, id).await?
+        && let Some(made) = existing_project(app, &tx, session.account.id, id).await?
     {
         return Ok(made);
     }
-    let most = app.config.max_projects_per_account;
-    if creators::count_projects(&tx, session.account.id).await? >= most {
+    let max = app.config.max_projects_per_account;
+    if creators::count_projects(&tx, session.account.id).await? >= max {
         return Err(ApiError::Conflict(format!(
-            "your account has reached the limit of {most} projects; delete one first, or ask the operator of this \
+            "your account has reached the limit of {max} projects; delete one first, or ask the operator of this \
              installation to raise MAX_PROJECTS_PER_ACCOUNT"
         )));
     }
@@ -126,10 +126,10 @@ pub async fn create(app: &App, request: &Request<'_>) -> Result<Reply, ApiError>
     tx.commit().await.map_err(StoreError::from)?;
     change_hint::announce(&app.bus, Topic::Project).await;
     let tag = tag(&project)?;
-    Ok(created(&ProjectView::new(app, project, Role::Admin, Some(SecretsView::new(secrets, now))))?.tagged(&tag))
+    Ok(created(&ProjectView::new(app, project, Role::Admin, Some(SecretsView::new(secrets, now))))?.with_etag(&tag))
 }
 
-fn may_create(app: &App, account: &Account) -> Result<(), ApiError> {
+fn check_may_create(app: &App, account: &Account) -> Result<(), ApiError> {
     if app.config.project_creation == ProjectCreation::Operator {
         return Err(ApiError::Forbidden(
             "only the operator of this installation can create projects (PROJECT_CREATION=operator); ask them for one",
@@ -144,14 +144,19 @@ fn may_create(app: &App, account: &Account) -> Result<(), ApiError> {
 }
 
 /// Returns the project that the account has already created as `id`, if any.
-async fn made_before(app: &App, tx: &Transaction<'_>, account: Uuid, id: ProjectId) -> Result<Option<Reply>, ApiError> {
+async fn existing_project(
+    app: &App,
+    tx: &Transaction<'_>,
+    account: Uuid,
+    id: ProjectId,
+) -> Result<Option<Reply>, ApiError> {
     if !project_removals::among(tx, &[id]).await?.is_empty() {
         return Err(idempotency::gone());
     }
     let Some(project) = projects::get(tx, id).await? else { return Ok(None) };
     let membership = members::membership_of(tx, account, id).await?.ok_or_else(idempotency::gone)?;
     let tag = tag(&project)?;
-    Ok(Some(created(&view(app, tx, project, membership.role).await?)?.tagged(&tag)))
+    Ok(Some(created(&view(app, tx, project, membership.role).await?)?.with_etag(&tag)))
 }
 
 /// `GET /projects/:id`
@@ -159,7 +164,7 @@ pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let db = cx.database().await?;
     let project = projects::get(&db, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
     let tag = tag(&project)?;
-    Ok(ok(&view(cx.app, &db, project, role_of(cx)).await?)?.tagged(&tag))
+    Ok(ok(&view(cx.app, &db, project, role_of(cx)).await?)?.with_etag(&tag))
 }
 
 /// Returns the project as visible to a member with this role.
@@ -179,7 +184,7 @@ fn role_of(cx: &Context<'_>) -> Role {
 /// `PUT /projects/:id`
 pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let precondition = Precondition::of(cx.headers)?;
-    let body = cx.read_json(BODY).await?;
+    let body = cx.read_json(MAX_BODY_BYTES).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let current = projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
@@ -187,29 +192,29 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let project = input::changed_project(&body, current.clone(), cx.app.clock.now(), cx.app.config.max_rate_limit)?;
     projects::update(&tx, &project).await?;
     if project.timezone != current.timezone {
-        date_due::plan::ask_anew(&tx, cx.project, project.updated_at).await?;
+        date_due::plan::request_scan(&tx, cx.project, project.updated_at).await?;
     }
     let details = Value::Object(differences(&current, &project));
-    audit_log::note(cx, &tx, "project.updated", (cx.project.0, &project.name), details).await?;
+    audit_log::record(cx, &tx, "project.updated", (cx.project.0, &project.name), details).await?;
     let tag = tag(&project)?;
     let shown = view(cx.app, &tx, project, role_of(cx)).await?;
     tx.commit().await.map_err(StoreError::from)?;
     change_hint::announce(&cx.app.bus, Topic::Project).await;
-    Ok(ok(&shown)?.tagged(&tag))
+    Ok(ok(&shown)?.with_etag(&tag))
 }
 
 /// `DELETE /projects/:id`: deletes a project. It disappears and its keys stop working at once; its data is removed in
 /// the background.
 pub async fn delete(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let precondition = Precondition::of(cx.headers)?;
-    let body = cx.read_json(BODY).await?;
+    let body = cx.read_json(MAX_BODY_BYTES).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let project = projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
     precondition.check("project", || tag(&project))?;
     input::confirm(&body, &project)?;
     project_deletion::delete(&tx, &project, cx.app.clock.now()).await?;
-    audit_log::note(cx, &tx, "project.deleted", (cx.project.0, &project.name), json!({})).await?;
+    audit_log::record(cx, &tx, "project.deleted", (cx.project.0, &project.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     tracing::info!(project = %cx.project, "project deleted");
     change_hint::announce(&cx.app.bus, Topic::ApiKey).await;

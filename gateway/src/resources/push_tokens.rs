@@ -11,7 +11,7 @@ use serde_json::json;
 use store_projects::{channels, vapid_keys};
 use wire::event::{Body, IngestItem, RegisterToken, RemoveToken, id_bytes, trace_bytes};
 
-use crate::auth::identity::Evidence;
+use crate::auth::identity::IdentityProof;
 use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::respond::{Reply, accepted, ok};
@@ -26,29 +26,29 @@ const MAX_BYTES: usize = 16 * 1024;
 /// `POST /push-tokens`
 pub async fn register(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let input = input::registration(&cx.read_json(MAX_BYTES).await?)?;
-    let proof = cx.proof().await?;
-    let evidence = Evidence { user_hash: input.user_hash.as_deref(), user_token: input.user_token.as_deref() };
+    let proof = cx.identity_verifier().await?;
+    let evidence = IdentityProof { user_hash: input.user_hash.as_deref(), user_token: input.user_token.as_deref() };
     proof.check(input.user_id.as_deref(), evidence)?;
-    let unproven = proof.is_asked() && input.user_id.is_none();
+    let unproven = proof.is_required() && input.user_id.is_none();
     let body = RegisterToken { platform: input.platform.as_str().to_owned(), token: input.token };
     // The user ID takes precedence: registering a token does not merge users.
     let anonymous_id = input.anonymous_id.filter(|_| input.user_id.is_none());
     let item = IngestItem { user_id: input.user_id, anonymous_id, unproven, ..item(cx, Body::RegisterToken(body))? };
-    let wait = Wait::asked(cx)?;
+    let wait = Wait::from_headers(cx)?;
     // Publish in order with the user's events, so that pushes triggered by later events find the device.
-    let positions = publish::one(&cx.app.ingest.group_commit, cx.project, &item).await?;
-    told(cx, wait, &positions).await
+    let positions = publish::for_user(&cx.app.ingest.group_commit, cx.project, &item).await?;
+    accepted_reply(cx, wait, &positions).await
 }
 
 /// `DELETE /push-tokens`
 pub async fn remove(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let token = input::removal(&cx.read_json(MAX_BYTES).await?)?;
     let item = item(cx, Body::RemoveToken(RemoveToken { token: token.clone() }))?;
-    let wait = Wait::asked(cx)?;
+    let wait = Wait::from_headers(cx)?;
     // The request names no user, so it is keyed by token. Acceptance times decide which of several changes to a token
     // is the latest.
     let positions = publish::keyed(&cx.app.ingest.group_commit, push_token::id(cx.project, &token), &item).await?;
-    told(cx, wait, &positions).await
+    accepted_reply(cx, wait, &positions).await
 }
 
 fn item(cx: &Context<'_>, body: Body) -> Result<IngestItem, ApiError> {
@@ -66,9 +66,9 @@ fn item(cx: &Context<'_>, body: Body) -> Result<IngestItem, ApiError> {
     })
 }
 
-async fn told(cx: &Context<'_>, wait: Wait, positions: &[Position]) -> Result<Reply, ApiError> {
+async fn accepted_reply(cx: &Context<'_>, wait: Wait, positions: &[Position]) -> Result<Reply, ApiError> {
     let applied = wait.until(cx.app, positions).await;
-    Ok(applied.tell(accepted(&json!({ "success": true }))?))
+    Ok(applied.add_header(accepted(&json!({ "success": true }))?))
 }
 
 /// `GET /push-tokens`

@@ -10,11 +10,11 @@ use crate::http::error::ApiError;
 use crate::limits::permits::Permits;
 
 /// Maximum number of concurrent renderings per gateway.
-pub const AT_ONCE: usize = 3;
+pub const MAX_CONCURRENT: usize = 3;
 /// Maximum number of concurrent renderings per owner, over all of the owner's projects.
-pub const AT_ONCE_PER_OWNER: usize = 2;
+pub const MAX_CONCURRENT_PER_OWNER: usize = 2;
 /// How long a request waits for a permit.
-const WAIT: Duration = Duration::from_secs(2);
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs `work` and returns its result. The permit is released when the work ends, even if the request has been
 /// cancelled by then.
@@ -30,7 +30,7 @@ async fn permitted<T: Send + 'static>(
     owner: OwnerId,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
-    let Some(permit) = permits.acquire(owner, WAIT).await else {
+    let Some(permit) = permits.acquire(owner, PERMIT_TIMEOUT).await else {
         return Err(ApiError::Unavailable("this gateway has reached its limit of concurrent renderings"));
     };
     let done = tokio::task::spawn_blocking(move || {
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_permit_outlives_its_request() {
+    async fn permit_is_held_until_the_work_ends() {
         let owner = OwnerId(Uuid::from_u128(1));
         let permits = Arc::new(Permits::new(1, 1));
         assert_eq!(permitted(&permits, owner, || 5).await.unwrap(), 5);

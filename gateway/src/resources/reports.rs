@@ -11,7 +11,7 @@ use serde::Serialize;
 use store_profiles::events::counters;
 use store_profiles::users::seen;
 use store_projects::projects;
-use store_sending::messages::counts::{self, Reached};
+use store_sending::messages::counts::{self, StatusCount};
 
 use crate::context::Context;
 use crate::http::error::ApiError;
@@ -21,7 +21,7 @@ use crate::http::respond::{Reply, ok};
 /// Number of days by range name, including today.
 pub(super) const RANGES: &[(&str, i64)] = &[("7d", 7), ("30d", 30), ("90d", 90)];
 /// Maximum number of event names in the report.
-const TOP: i64 = 10;
+const MAX_TOP_EVENTS: i64 = 10;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -71,23 +71,23 @@ struct Metrics {
 
 impl Metrics {
     /// Parses a comma-separated list of names. Returns all metrics if the parameter is absent.
-    fn asked(query: &Query) -> Result<Self, ApiError> {
+    fn from_query(query: &Query) -> Result<Self, ApiError> {
         let Some(text) = query.get("metrics") else {
             return Ok(Self { events: true, users: true, messages: true });
         };
-        let mut asked = Self { events: false, users: false, messages: false };
+        let mut requested = Self { events: false, users: false, messages: false };
         for name in text.split(',').map(str::trim) {
             match name {
-                "events" => asked.events = true,
-                "users" => asked.users = true,
-                "messages" => asked.messages = true,
+                "events" => requested.events = true,
+                "users" => requested.users = true,
+                "messages" => requested.messages = true,
                 _ => {
                     let allowed = "must be a comma-separated list of `events`, `users`, `messages`";
                     return Err(ApiError::invalid("metrics", allowed));
                 }
             }
         }
-        Ok(asked)
+        Ok(requested)
     }
 }
 
@@ -119,7 +119,7 @@ pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
     let days = query.choice("range", RANGES)?.unwrap_or(7);
     let range = RANGES.iter().find(|(_, n)| *n == days).map_or("7d", |(name, _)| *name);
-    let metrics = Metrics::asked(&query)?;
+    let metrics = Metrics::from_query(&query)?;
     let db = cx.database().await?;
     let project = projects::get(&db, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
     let zone = TimeZone::get(&project.timezone).unwrap_or(TimeZone::UTC);
@@ -160,16 +160,16 @@ async fn events(
     let by_day: BTreeMap<Date, i64> =
         counters::by_day(db, cx.project, period.first, period.last).await?.into_iter().collect();
     report.events = Some(by_day.values().sum());
-    let top = counters::most_frequent(db, cx.project, period.first, period.last, TOP).await?;
+    let top = counters::most_frequent(db, cx.project, period.first, period.last, MAX_TOP_EVENTS).await?;
     report.top_events = Some(top.into_iter().map(|(event_name, count)| TopEvent { event_name, count }).collect());
     Ok(by_day)
 }
 
 /// Adds message counts to the report; returns the number of messages sent by day.
-fn messages(reached: &[Reached], period: &Period, report: &mut Report) -> BTreeMap<Date, i64> {
+fn messages(reached: &[StatusCount], period: &Period, report: &mut Report) -> BTreeMap<Date, i64> {
     let mut sent: BTreeMap<Date, i64> = BTreeMap::new();
     let mut deliveries: BTreeMap<&'static str, BTreeMap<&'static str, i64>> = BTreeMap::new();
-    for Reached { at, channel, status, count } in reached {
+    for StatusCount { at, channel, status, count } in reached {
         *deliveries.entry(channel.as_str()).or_default().entry(status.as_str()).or_default() += count;
         if *status == DeliveryState::Sent {
             *sent.entry(at.to_zoned(period.zone.clone()).date()).or_default() += count;
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_period_ends_today_where_the_project_is() {
+    fn period_ends_today_in_the_projects_timezone() {
         let now = "2026-03-01T22:30:00Z".parse().unwrap();
         let period = Period::ending(now, 7, TimeZone::get("Asia/Tokyo").unwrap());
         assert_eq!((period.first.to_string(), period.last.to_string()), ("2026-02-24".into(), "2026-03-02".into()));
@@ -194,11 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_named_with_commas() {
-        let asked = |text: &str| Metrics::asked(&Query::parse(text).unwrap()).ok();
-        assert_eq!(asked(""), Some(Metrics { events: true, users: true, messages: true }));
-        assert_eq!(asked("metrics=users"), Some(Metrics { events: false, users: true, messages: false }));
-        assert_eq!(asked("metrics=events,%20messages"), Some(Metrics { events: true, users: false, messages: true }));
-        assert_eq!(asked("metrics=events,clicks"), None);
+    fn metrics_are_comma_separated() {
+        let requested = |text: &str| Metrics::from_query(&Query::parse(text).unwrap()).ok();
+        assert_eq!(requested(""), Some(Metrics { events: true, users: true, messages: true }));
+        assert_eq!(requested("metrics=users"), Some(Metrics { events: false, users: true, messages: false }));
+        assert_eq!(
+            requested("metrics=events,%20messages"),
+            Some(Metrics { events: true, users: false, messages: true })
+        );
+        assert_eq!(requested("metrics=events,clicks"), None);
     }
 }

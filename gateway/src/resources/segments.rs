@@ -1,11 +1,11 @@
 //! Segments.
 
+mod dependencies;
 pub mod evaluate;
 mod explain;
 mod input;
 mod members;
 mod report;
-mod rests;
 
 use database::StoreError;
 use deadpool_postgres::Transaction;
@@ -105,9 +105,9 @@ fn tag(of: &Segment) -> Result<EntityTag, ApiError> {
 }
 
 /// Returns the segment with its user count and entity tag.
-async fn shown(cx: &Context<'_>, status: StatusCode, segment: Segment) -> Result<Reply, ApiError> {
+async fn tagged_reply(cx: &Context<'_>, status: StatusCode, segment: Segment) -> Result<Reply, ApiError> {
     let tag = tag(&segment)?;
-    Ok(Reply::json(status, &SegmentView::counted(cx, segment).await?)?.tagged(&tag))
+    Ok(Reply::json(status, &SegmentView::counted(cx, segment).await?)?.with_etag(&tag))
 }
 
 /// `GET /segments`
@@ -127,7 +127,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
 
 /// `GET /segments/:id`
 pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
-    shown(cx, StatusCode::OK, found(cx, segment).await?).await
+    tagged_reply(cx, StatusCode::OK, found(cx, segment).await?).await
 }
 
 async fn found(cx: &Context<'_>, segment: &str) -> Result<Segment, ApiError> {
@@ -145,17 +145,19 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
         let mut db = cx.database().await?;
         let tx = db.transaction().await.map_err(StoreError::from)?;
         segments::begin_change(&tx).await?;
-        match idempotency::made_before(cx, &tx, "segment", segment.id).await? {
-            Some(made) => segment = segments::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?,
+        match idempotency::existing_id(cx, &tx, "segment", segment.id).await? {
+            Some(existing) => {
+                segment = segments::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::gone)?
+            }
             None => {
-                rests::check(cx, &tx, &segment).await?;
+                dependencies::check(cx, &tx, &segment).await?;
                 segments::insert(&tx, cx.project, &segment).await?;
-                audit_log::note(cx, &tx, "segment.created", (segment.id, &segment.name), json!({})).await?;
+                audit_log::record(cx, &tx, "segment.created", (segment.id, &segment.name), json!({})).await?;
             }
         }
         tx.commit().await.map_err(StoreError::from)?;
     }
-    shown(cx, StatusCode::CREATED, segment).await
+    tagged_reply(cx, StatusCode::CREATED, segment).await
 }
 
 /// `PUT /segments/:id`
@@ -171,16 +173,16 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
         precondition.check("segment", || tag(&current))?;
         let now = cx.app.clock.now();
         let segment = input::changed_segment(&body, current.clone(), now)?;
-        rests::check(cx, &tx, &segment).await?;
+        dependencies::check(cx, &tx, &segment).await?;
         segments::update(&tx, cx.project, &segment).await?;
         if segment.rules != current.rules {
             follow::rules_changed(&tx, cx.project, id, now).await?;
         }
-        audit_log::note(cx, &tx, "segment.updated", (id, &segment.name), json!({})).await?;
+        audit_log::record(cx, &tx, "segment.updated", (id, &segment.name), json!({})).await?;
         tx.commit().await.map_err(StoreError::from)?;
         segment
     };
-    shown(cx, StatusCode::OK, segment).await
+    tagged_reply(cx, StatusCode::OK, segment).await
 }
 
 /// `DELETE /segments/:id`
@@ -192,7 +194,7 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     segments::begin_change(&tx).await?;
     let segment = locked(cx, &tx, id).await?;
     precondition.check("segment", || tag(&segment))?;
-    if let Some((other, name)) = segments::resting_on(&tx, cx.project, id).await? {
+    if let Some((other, name)) = segments::find_dependent(&tx, cx.project, id).await? {
         let reason = format!("the rules of the segment {name:?} ({other}) refer to this one; change them first");
         return Err(ApiError::Conflict(reason));
     }
@@ -207,7 +209,7 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
         return Err(ApiError::Conflict(reason));
     }
     segments::delete(&tx, cx.project, id).await?;
-    audit_log::note(cx, &tx, "segment.deleted", (id, &segment.name), json!({})).await?;
+    audit_log::record(cx, &tx, "segment.deleted", (id, &segment.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     deleted()
 }

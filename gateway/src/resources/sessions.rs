@@ -20,14 +20,14 @@ use crate::http::respond::{Reply, deleted, ok};
 use crate::resources::time_format;
 
 /// Maximum size of request bodies for accounts, in bytes.
-pub const BODY: usize = 64 * 1024;
+pub const MAX_BODY_BYTES: usize = 64 * 1024;
 pub const EMAIL: Text = Text::line(320);
 /// Maximum number of sessions in a response.
 const LIST_MAX: i64 = 1_000;
 /// A password entered to log in.
-const TRIED: Text = Text::within(1, 1_000);
+const PASSWORD: Text = Text::within(1, 1_000);
 /// A newly chosen password.
-pub const CHOSEN: Text = Text::within(*password::LENGTH.start(), *password::LENGTH.end());
+pub const NEW_PASSWORD: Text = Text::within(*password::LENGTH.start(), *password::LENGTH.end());
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -89,10 +89,10 @@ impl From<Membership> for MembershipView {
 pub async fn begin(app: &App, request: &Request<'_>, credentials: Credentials) -> Result<Reply, ApiError> {
     let session = session::begin(&app.auth, request, credentials).await?;
     let cookie = session.cookie(request);
-    Ok(shown(app, session).await?.with("set-cookie", cookie))
+    Ok(reply(app, session).await?.with("set-cookie", cookie))
 }
 
-async fn shown(app: &App, session: Session) -> Result<Reply, ApiError> {
+async fn reply(app: &App, session: Session) -> Result<Reply, ApiError> {
     let memberships = members::memberships(&app.store.connection().await?, session.account.id).await?;
     let view = SessionView {
         csrf_token: session.csrf_token(),
@@ -105,11 +105,11 @@ async fn shown(app: &App, session: Session) -> Result<Reply, ApiError> {
 
 /// `POST /auth/login`
 pub async fn login(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
-    session::refuse_other_sites(request)?;
-    let body = request.read_json(BODY).await?;
+    session::refuse_cross_site(request)?;
+    let body = request.read_json(MAX_BODY_BYTES).await?;
     let mut fields = Fields::of(&body);
     let email = fields.required_text("email", &EMAIL).trim();
-    let password = fields.required_text("password", &TRIED);
+    let password = fields.required_text("password", &PASSWORD);
     fields.finish()?;
     let credentials = logins::check(&app.auth, request, email, password).await?;
     begin(app, request, credentials).await
@@ -117,24 +117,24 @@ pub async fn login(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> 
 
 /// `POST /auth/logout`
 pub async fn logout(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = auth::logged_in(&app.auth, request).await?;
+    let session = auth::require_session(&app.auth, request).await?;
     let removed = session::finish(&app.auth, request, &session).await?;
     Ok(ok(&json!({ "success": true }))?.with("set-cookie", removed))
 }
 
 /// `GET /auth/session`
 pub async fn get(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = auth::logged_in(&app.auth, request).await?;
-    shown(app, session).await
+    let session = auth::require_session(&app.auth, request).await?;
+    reply(app, session).await
 }
 
 /// `POST /auth/password`: changes the password and ends the account's other sessions.
 pub async fn change_password(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = auth::logged_in(&app.auth, request).await?;
-    let body = request.read_json(BODY).await?;
+    let session = auth::require_session(&app.auth, request).await?;
+    let body = request.read_json(MAX_BODY_BYTES).await?;
     let mut fields = Fields::of(&body);
-    let current = fields.required_text("currentPassword", &TRIED);
-    let new = fields.required_text("newPassword", &CHOSEN);
+    let current = fields.required_text("currentPassword", &PASSWORD);
+    let new = fields.required_text("newPassword", &NEW_PASSWORD);
     fields.finish()?;
     refuse_weak("newPassword", new, &session.account.email)?;
     match logins::check(&app.auth, request, &session.account.email, current).await {
@@ -162,7 +162,7 @@ pub fn refuse_weak(field: &str, password: &str, email: &str) -> Result<(), ApiEr
 
 /// `GET /auth/sessions`: lists the account's sessions.
 pub async fn list(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = auth::logged_in(&app.auth, request).await?;
+    let session = auth::require_session(&app.auth, request).await?;
     let (account, now) = (session.account.id, app.clock.now());
     let found = sessions::list(&app.store.connection().await?, account, now, LIST_MAX).await?;
     let current = session.hash();
@@ -172,7 +172,7 @@ pub async fn list(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
 
 /// `DELETE /auth/sessions/:id`
 pub async fn end(app: &App, request: &Request<'_>, segment: &str) -> Result<Reply, ApiError> {
-    let session = auth::logged_in(&app.auth, request).await?;
+    let session = auth::require_session(&app.auth, request).await?;
     let missing = || ApiError::NotFound("your account has no such session".to_owned());
     let id = Uuid::try_parse(segment).map_err(|_| missing())?;
     if !sessions::end_one(&app.store.connection().await?, session.account.id, id).await? {
@@ -184,7 +184,7 @@ pub async fn end(app: &App, request: &Request<'_>, segment: &str) -> Result<Repl
 
 /// `DELETE /auth/sessions`: ends all sessions of the account except the current one.
 pub async fn end_others(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = auth::logged_in(&app.auth, request).await?;
+    let session = auth::require_session(&app.auth, request).await?;
     let db = app.store.connection().await?;
     let ended = sessions::end_others(&db, session.account.id, Some(&session.hash())).await?;
     tracing::info!(account = %session.account.id, request_id = request.request_id, ended, "other sessions ended");

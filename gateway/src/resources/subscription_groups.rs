@@ -56,9 +56,9 @@ fn tag(of: &SubscriptionGroup) -> Result<EntityTag, ApiError> {
 }
 
 /// Returns the group with its entity tag.
-fn shown(status: StatusCode, group: SubscriptionGroup) -> Result<Reply, ApiError> {
+fn tagged_reply(status: StatusCode, group: SubscriptionGroup) -> Result<Reply, ApiError> {
     let tag = tag(&group)?;
-    Ok(Reply::json(status, &GroupView::from(group))?.tagged(&tag))
+    Ok(Reply::json(status, &GroupView::from(group))?.with_etag(&tag))
 }
 
 #[derive(Serialize)]
@@ -78,7 +78,7 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path_params::id(segment, "subscription group")?;
     let db = cx.database().await?;
     let group = subscription_groups::get(&db, cx.project, id).await?.ok_or_else(missing)?;
-    shown(StatusCode::OK, group)
+    tagged_reply(StatusCode::OK, group)
 }
 
 /// `POST /subscription-groups`
@@ -88,21 +88,21 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let mut group = input::new_group(&body, ids::fresh(now.as_millisecond()), now)?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    match idempotency::made_before(cx, &tx, "subscription group", group.id).await? {
-        Some(made) => {
-            group = subscription_groups::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?;
+    match idempotency::existing_id(cx, &tx, "subscription group", group.id).await? {
+        Some(existing) => {
+            group = subscription_groups::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::gone)?;
         }
         None => {
-            if subscription_groups::count_and_hold(&tx, cx.project).await? >= GROUPS_MAX as i64 {
+            if subscription_groups::count_and_lock(&tx, cx.project).await? >= GROUPS_MAX as i64 {
                 let reason = format!("a project has at most {GROUPS_MAX} subscription groups; delete one first");
                 return Err(ApiError::Conflict(reason));
             }
             subscription_groups::insert(&tx, cx.project, &group).await?;
-            audit_log::note(cx, &tx, "subscription_group.created", (group.id, &group.name), json!({})).await?;
+            audit_log::record(cx, &tx, "subscription_group.created", (group.id, &group.name), json!({})).await?;
         }
     }
     tx.commit().await.map_err(StoreError::from)?;
-    shown(StatusCode::CREATED, group)
+    tagged_reply(StatusCode::CREATED, group)
 }
 
 /// `PUT /subscription-groups/:id`
@@ -116,9 +116,9 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     precondition.check("subscription group", || tag(&current))?;
     let group = input::changed_group(&body, current, cx.app.clock.now())?;
     subscription_groups::update(&tx, cx.project, &group).await?;
-    audit_log::note(cx, &tx, "subscription_group.updated", (id, &group.name), json!({})).await?;
+    audit_log::record(cx, &tx, "subscription_group.updated", (id, &group.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    shown(StatusCode::OK, group)
+    tagged_reply(StatusCode::OK, group)
 }
 
 /// `DELETE /subscription-groups/:id`
@@ -143,7 +143,7 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
         return Err(ApiError::Conflict(reason));
     }
     subscription_groups::delete(&tx, cx.project, id, cx.app.clock.now()).await?;
-    audit_log::note(cx, &tx, "subscription_group.deleted", (id, &group.name), json!({})).await?;
+    audit_log::record(cx, &tx, "subscription_group.deleted", (id, &group.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     deleted()
 }

@@ -10,7 +10,7 @@ use domain::suppression::{Address, Reason};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
-use store_profiles::users::read::{self as people, ShownPerson};
+use store_profiles::users::read::{self as users, UserSummary};
 use store_profiles::users::user_ref::{IdType, UserRef};
 use store_sending::suppressions::{self, Suppression, SuppressionFilter};
 use uuid::Uuid;
@@ -22,7 +22,7 @@ use crate::http::query::Query;
 use crate::http::respond::{Reply, created, deleted};
 use crate::resources::paging::NumberedPage;
 use crate::resources::{audit_log, id_type, time_format};
-use input::Whom;
+use input::SuppressionTarget;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -40,18 +40,18 @@ struct SuppressionView {
 }
 
 /// Returns the internal user ID if the entry suppresses a user.
-fn person_of(address: &Address) -> Option<Uuid> {
+fn suppressed_user_id(address: &Address) -> Option<Uuid> {
     Uuid::try_parse(&address.text).ok()
 }
 
 impl SuppressionView {
-    fn new(of: Suppression, people: &HashMap<Uuid, ShownPerson>) -> Self {
-        let person = person_of(&of.address);
+    fn new(of: Suppression, users: &HashMap<Uuid, UserSummary>) -> Self {
+        let user = suppressed_user_id(&of.address);
         Self {
             id: of.id,
             channel: of.address.channel.as_str(),
-            user_id: person.and_then(|id| Some(people.get(&id)?.external_id.clone().unwrap_or_else(|| id.to_string()))),
-            address: person.is_none().then_some(of.address.text),
+            user_id: user.and_then(|id| Some(users.get(&id)?.external_id.clone().unwrap_or_else(|| id.to_string()))),
+            address: user.is_none().then_some(of.address.text),
             reason: of.reason.as_str(),
             message_id: of.message_id,
             note: of.note,
@@ -69,9 +69,9 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let mut found = suppressions::list(&db, cx.project, &filter, &page.start, page.rows()).await?;
     let end = page.cut(&mut found, |s| (s.created_at, s.id));
     let total = suppressions::total(&db, cx.project, &filter).await?;
-    let ids: Vec<Uuid> = found.iter().filter_map(|s| person_of(&s.address)).collect();
-    let people = people::shown(&db, cx.project, &ids).await?;
-    end.reply("suppressions", found.into_iter().map(|s| SuppressionView::new(s, &people)), total)
+    let ids: Vec<Uuid> = found.iter().filter_map(|s| suppressed_user_id(&s.address)).collect();
+    let users = users::summaries(&db, cx.project, &ids).await?;
+    end.reply("suppressions", found.into_iter().map(|s| SuppressionView::new(s, &users)), total)
 }
 
 fn filter(query: &Query) -> Result<SuppressionFilter, ApiError> {
@@ -88,16 +88,17 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let now = cx.app.clock.now();
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    let address = address(cx, &tx, input.channel, (&input.whom, id_type)).await?;
+    let address = address(cx, &tx, input.channel, (&input.target, id_type)).await?;
     let new = Suppression { note: input.note, ..Suppression::new(cx.project, address, input.reason, now) };
     if suppressions::put(&tx, cx.project, std::slice::from_ref(&new)).await? > 0 {
         let details = json!({ "channel": input.channel.as_str(), "reason": input.reason.as_str() });
-        audit_log::note(cx, &tx, "suppression.created", (new.id, ""), details).await?;
+        audit_log::record(cx, &tx, "suppression.created", (new.id, ""), details).await?;
     }
     let kept = suppressions::get(&tx, cx.project, new.id).await?.unwrap_or(new);
-    let people = people::shown(&tx, cx.project, &person_of(&kept.address).into_iter().collect::<Vec<_>>()).await?;
+    let users =
+        users::summaries(&tx, cx.project, &suppressed_user_id(&kept.address).into_iter().collect::<Vec<_>>()).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    created(&SuppressionView::new(kept, &people))
+    created(&SuppressionView::new(kept, &users))
 }
 
 /// `DELETE /suppressions`
@@ -107,20 +108,20 @@ pub async fn delete(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let missing = || ApiError::no_such("suppression");
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    let (address, reason) = match &input.whom {
-        Whom::Place(id) => {
-            let place = suppressions::get(&tx, cx.project, *id).await?.ok_or_else(missing)?;
-            (place.address, Some(place.reason))
+    let (address, reason) = match &input.target {
+        SuppressionTarget::Entry(id) => {
+            let entry = suppressions::get(&tx, cx.project, *id).await?.ok_or_else(missing)?;
+            (entry.address, Some(entry.reason))
         }
-        whom => (address(cx, &tx, input.channel, (whom, id_type)).await?, input.reason),
+        target => (address(cx, &tx, input.channel, (target, id_type)).await?, input.reason),
     };
     if suppressions::remove(&tx, cx.project, &address, reason).await? == 0 {
         return Err(missing());
     }
     let details = json!({ "channel": address.channel.as_str(), "reason": reason.map(Reason::as_str) });
-    match &input.whom {
-        Whom::Place(id) => audit_log::note(cx, &tx, "suppression.deleted", (*id, ""), details).await?,
-        _ => audit_log::note_of_project(cx, &tx, "suppression.deleted", details).await?,
+    match &input.target {
+        SuppressionTarget::Entry(id) => audit_log::record(cx, &tx, "suppression.deleted", (*id, ""), details).await?,
+        _ => audit_log::record_for_project(cx, &tx, "suppression.deleted", details).await?,
     }
     tx.commit().await.map_err(StoreError::from)?;
     deleted()
@@ -131,20 +132,20 @@ async fn address(
     cx: &Context<'_>,
     tx: &Transaction<'_>,
     channel: Channel,
-    (whom, id_type): (&Whom, IdType),
+    (target, id_type): (&SuppressionTarget, IdType),
 ) -> Result<Address, ApiError> {
-    match whom {
-        Whom::Address(address) => Ok(address.clone()),
-        Whom::User(user) => {
+    match target {
+        SuppressionTarget::Address(address) => Ok(address.clone()),
+        SuppressionTarget::User(user) => {
             // Retry once if the user is being merged: a merge moves existing entries but not later ones.
             for _ in 0..2 {
-                let Some(id) = people::find_id(tx, cx.project, UserRef::new(user, id_type)).await? else { break };
-                if people::hold(tx, cx.project, id).await? {
-                    return Ok(Address::person(channel, id));
+                let Some(id) = users::find_id(tx, cx.project, UserRef::new(user, id_type)).await? else { break };
+                if users::lock_for_share(tx, cx.project, id).await? {
+                    return Ok(Address::for_user(channel, id));
                 }
             }
             Err(ApiError::invalid("userId", "no such user in this project"))
         }
-        Whom::Place(_) => Err(ApiError::Internal("an entry ID is not an address".to_owned())),
+        SuppressionTarget::Entry(_) => Err(ApiError::Internal("an entry ID is not an address".to_owned())),
     }
 }

@@ -61,14 +61,14 @@ pub async fn change(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
 
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    let member = found(cx, &tx, id, role).await?;
+    let member = member_to_change(cx, &tx, id, role).await?;
     if member.role != role {
         members::set_role(&tx, cx.project, id, role).await?;
         // A former ADMIN must not regain the role through an invitation they created.
         let revoked = invites::revoke_of(&tx, cx.project, id, cx.app.clock.now()).await?;
         let roles = json!({ "from": member.role.as_str(), "to": role.as_str() });
         let details = json!({ "role": roles, "invitesRevoked": revoked });
-        audit_log::note(cx, &tx, "member.role_changed", (id, &member.email), details).await?;
+        audit_log::record(cx, &tx, "member.role_changed", (id, &member.email), details).await?;
     }
     tx.commit().await.map_err(StoreError::from)?;
     ok(&MemberView::from(Member { role, ..member }))
@@ -79,17 +79,17 @@ pub async fn remove(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let id = path_params::id(segment, "member")?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    let member = found(cx, &tx, id, Role::Member).await?;
+    let member = member_to_change(cx, &tx, id, Role::Member).await?;
     members::remove(&tx, cx.project, id).await?;
     let revoked = invites::revoke_of(&tx, cx.project, id, cx.app.clock.now()).await?;
     let details = json!({ "role": member.role.as_str(), "invitesRevoked": revoked });
-    audit_log::note(cx, &tx, "member.removed", (id, &member.email), details).await?;
+    audit_log::record(cx, &tx, "member.removed", (id, &member.email), details).await?;
     tx.commit().await.map_err(StoreError::from)?;
     deleted()
 }
 
 /// Returns the member who is to receive `role` or be removed. Fails if the project would be left without an ADMIN.
-async fn found(cx: &Context<'_>, tx: &Transaction<'_>, id: Uuid, role: Role) -> Result<Member, ApiError> {
+async fn member_to_change(cx: &Context<'_>, tx: &Transaction<'_>, id: Uuid, role: Role) -> Result<Member, ApiError> {
     let admins = members::lock_admins(tx, cx.project).await?;
     let member = members::get(tx, cx.project, id).await?.ok_or_else(|| ApiError::no_such("member"))?;
     if role != Role::Admin && admins == [id] {

@@ -2,7 +2,7 @@
 
 mod input;
 pub mod mail_body;
-mod making;
+mod prepare;
 pub mod preview;
 
 use database::StoreError;
@@ -24,7 +24,7 @@ use crate::http::error::ApiError;
 use crate::http::etag::{EntityTag, Precondition};
 use crate::http::respond::{Reply, deleted};
 use crate::resources::paging::CursorPage;
-use crate::resources::templates::mail_body::Made;
+use crate::resources::templates::mail_body::PreparedBody;
 use crate::resources::{audit_log, change_hint, idempotency, path_params, time_format};
 
 pub use input::CHANNELS;
@@ -75,9 +75,9 @@ fn tag(of: &StoredTemplate) -> Result<EntityTag, ApiError> {
 }
 
 /// Returns the template with its entity tag.
-fn shown(status: StatusCode, template: StoredTemplate) -> Result<Reply, ApiError> {
+fn tagged_reply(status: StatusCode, template: StoredTemplate) -> Result<Reply, ApiError> {
     let tag = tag(&template)?;
-    Ok(Reply::json(status, &TemplateView::from(template))?.tagged(&tag))
+    Ok(Reply::json(status, &TemplateView::from(template))?.with_etag(&tag))
 }
 
 /// `GET /templates`
@@ -96,7 +96,7 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path_params::id(segment, "template")?;
     let db = cx.database().await?;
     let template = templates::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("template"))?;
-    shown(StatusCode::OK, template)
+    tagged_reply(StatusCode::OK, template)
 }
 
 /// `POST /templates`
@@ -104,20 +104,20 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_json(body::MAX_BYTES).await?;
     let now = cx.app.clock.now();
     let mut template = input::new_template(&body, ids::fresh(now.as_millisecond()), now)?;
-    let made = making::of(cx, template.channel, &template.body).await?;
-    making::put(made, &mut template);
+    let prepared = prepare::body(cx, template.channel, &template.body).await?;
+    prepare::apply(prepared, &mut template);
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    match idempotency::made_before(cx, &tx, "template", template.id).await? {
-        Some(made) => template = templates::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?,
+    match idempotency::existing_id(cx, &tx, "template", template.id).await? {
+        Some(existing) => template = templates::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::gone)?,
         None => {
             templates::insert(&tx, cx.project, &template).await?;
-            audit_log::note(cx, &tx, "template.created", (template.id, &template.name), json!({})).await?;
+            audit_log::record(cx, &tx, "template.created", (template.id, &template.name), json!({})).await?;
         }
     }
     tx.commit().await.map_err(StoreError::from)?;
     change_hint::announce(&cx.app.bus, Topic::Template).await;
-    shown(StatusCode::CREATED, template)
+    tagged_reply(StatusCode::CREATED, template)
 }
 
 /// `PUT /templates/:id`
@@ -125,8 +125,8 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let id = path_params::id(segment, "template")?;
     let precondition = Precondition::of(cx.headers)?;
     let body = cx.read_json(body::MAX_BYTES).await?;
-    let made = match body.get("body").and_then(Value::as_str) {
-        Some(text) => Some(made_of(cx, (id, &precondition), &body, text).await?),
+    let prepared = match body.get("body").and_then(Value::as_str) {
+        Some(text) => Some(prepared_body(cx, (id, &precondition), &body, text).await?),
         None => None,
     };
     let mut db = cx.database().await?;
@@ -134,14 +134,14 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let current = locked(cx, &tx, id).await?;
     precondition.check("template", || tag(&current))?;
     let mut template = input::changed_template(&body, current, cx.app.clock.now())?;
-    if let Some(made) = made {
-        making::put(made, &mut template);
+    if let Some(prepared) = prepared {
+        prepare::apply(prepared, &mut template);
     }
     templates::update(&tx, cx.project, &template).await?;
-    audit_log::note(cx, &tx, "template.updated", (id, &template.name), json!({})).await?;
+    audit_log::record(cx, &tx, "template.updated", (id, &template.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     change_hint::announce(&cx.app.bus, Topic::Template).await;
-    shown(StatusCode::OK, template)
+    tagged_reply(StatusCode::OK, template)
 }
 
 /// `DELETE /templates/:id`
@@ -165,7 +165,7 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
         return Err(ApiError::Conflict(reason));
     }
     templates::delete(&tx, cx.project, id).await?;
-    audit_log::note(cx, &tx, "template.deleted", (id, &template.name), json!({})).await?;
+    audit_log::record(cx, &tx, "template.deleted", (id, &template.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     change_hint::announce(&cx.app.bus, Topic::Template).await;
     deleted()
@@ -173,12 +173,12 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
 
 /// Compiles a template's new body after validating the whole request. The caller validates again after locking the
 /// row.
-async fn made_of(
+async fn prepared_body(
     cx: &Context<'_>,
     (id, precondition): (Uuid, &Precondition),
     sent: &Map<String, Value>,
     text: &str,
-) -> Result<Made, ApiError> {
+) -> Result<PreparedBody, ApiError> {
     let db = cx.database().await?;
     let current = templates::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("template"))?;
     drop(db);
@@ -186,7 +186,7 @@ async fn made_of(
     // A template never changes its channel.
     let channel = current.channel;
     input::changed_template(sent, current, cx.app.clock.now())?;
-    making::of(cx, channel, text).await
+    prepare::body(cx, channel, text).await
 }
 
 async fn locked(cx: &Context<'_>, tx: &Transaction<'_>, id: Uuid) -> Result<StoredTemplate, ApiError> {

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 use store_profiles::push_tokens::{self, PushToken};
-use store_profiles::users::list::{self as people, UserFilter};
+use store_profiles::users::list::{self as users, UserFilter};
 use store_profiles::users::read::{self, User};
 use store_profiles::users::user_ref::UserRef;
 use subscriptions::SubscriptionView;
@@ -71,13 +71,13 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let active = query.choice("filter", &[("active", true), ("inactive", false)])?;
     let since = cx.app.clock.now() - ACTIVE;
     let search = search::text(&query)?;
-    let asked = search.clone().map(|text| Search { project: cx.project, text, active });
-    let is_many = asked.as_ref().is_some_and(|asked| cx.app.large_searches.contains(asked));
+    let key = search.clone().map(|text| Search { project: cx.project, text, active });
+    let is_many = key.as_ref().is_some_and(|key| cx.app.large_searches.contains(key));
     let filter = UserFilter { search, seen_since: active.map(|active| (active, since)), is_many };
     let mut db = cx.database().await?;
-    let (mut users, total) = people::list(&mut db, cx.project, &filter, &page.start, page.rows()).await?;
-    if let Some(asked) = asked.filter(|_| total.capped && !is_many) {
-        cx.app.large_searches.note(asked);
+    let (mut users, total) = users::list(&mut db, cx.project, &filter, &page.start, page.rows()).await?;
+    if let Some(key) = key.filter(|_| total.capped && !is_many) {
+        cx.app.large_searches.insert(key);
     }
     let end = page.cut(&mut users, |user| (user.created_at, user.id));
     end.reply("users", users.into_iter().map(UserView::from), total)
@@ -85,7 +85,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
 
 /// A user with their devices and subscription preferences.
 #[derive(Serialize)]
-struct PersonView {
+struct UserDetailView {
     #[serde(flatten)]
     user: UserView,
     devices: Vec<DeviceView>,
@@ -121,13 +121,13 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id_type = id_type::of(&cx.query()?)?;
     let db = cx.database().await?;
     let user = read::find_readable(&db, cx.project, UserRef::new(&id, id_type)).await?;
-    person(cx, db, user).await
+    user_reply(cx, db, user).await
 }
 
-async fn person(cx: &Context<'_>, db: Connection, user: Option<User>) -> Result<Reply, ApiError> {
+async fn user_reply(cx: &Context<'_>, db: Connection, user: Option<User>) -> Result<Reply, ApiError> {
     let user = user.ok_or_else(|| ApiError::no_such("user"))?;
-    let devices = push_tokens::of_person(&db, cx.project, user.id).await?;
+    let devices = push_tokens::of_user(&db, cx.project, user.id).await?;
     let subscriptions = subscriptions::of(cx, &db, user.id).await?;
     let devices = devices.into_iter().map(DeviceView::from).collect();
-    ok(&PersonView { user: user.into(), devices, subscriptions })
+    ok(&UserDetailView { user: user.into(), devices, subscriptions })
 }

@@ -30,26 +30,26 @@ pub async fn receive(app: &App, request: &Request<'_>, segment: &str) -> Result<
     let signature = Signature::of(request.headers, request.received_ms)?;
     let (secrets, rate_limit) = {
         // Limit the lookups: unauthenticated callers must not use up all database connections.
-        let _turn = app.auth.lookups.turn().await?;
+        let _permit = app.auth.lookup_permits.acquire().await?;
         let db = app.store.connection().await?;
-        let known = projects::get(&db, project).await?.ok_or_else(missing)?;
-        (projects::secrets(&db, &app.master_keys, project).await?.ok_or_else(missing)?, known.rate_limit)
+        let row = projects::get(&db, project).await?.ok_or_else(missing)?;
+        (projects::secrets(&db, &app.master_keys, project).await?.ok_or_else(missing)?, row.rate_limit)
     };
     let body = request.read_bytes(Media::Json, body::MAX_BYTES).await?;
     signature.verify(secrets.accepted_webhook(from_ms(request.received_ms)), &body)?;
 
     let rate_limit = app.config.effective_rate_limit(rate_limit);
     let allowance = app.limits.take(project, rate_limit, Lane::Priority).await;
-    let taken = match allowance.check() {
-        Ok(()) => take(app, request, project, &signature, &body).await,
+    let result = match allowance.check() {
+        Ok(()) => accept(app, request, project, &signature, &body).await,
         Err(over) => Err(over),
     };
-    let mut reply = taken.unwrap_or_else(|error| respond::error(&error, request.request_id));
-    allowance.tell(&mut reply);
+    let mut reply = result.unwrap_or_else(|error| respond::error(&error, request.request_id));
+    allowance.add_headers(&mut reply);
     Ok(reply)
 }
 
-async fn take(
+async fn accept(
     app: &App,
     request: &Request<'_>,
     project: ProjectId,
@@ -78,13 +78,13 @@ async fn take(
         trace: trace_bytes(request.trace),
         ..IngestItem::default()
     };
-    let wait = Wait::asked(request)?;
+    let wait = Wait::from_headers(request)?;
     let ingest = &app.ingest.group_commit;
     let positions = if item.user_key().is_ok() {
-        publish::one(ingest, project, &item).await?
+        publish::for_user(ingest, project, &item).await?
     } else {
         publish::keyed(ingest, message.unwrap_or(ids.row), &item).await?
     };
     let applied = wait.until(app, &positions).await;
-    Ok(applied.tell(accepted(&json!({ "received": true }))?))
+    Ok(applied.add_header(accepted(&json!({ "received": true }))?))
 }

@@ -20,8 +20,8 @@ use crate::http::respond::{Reply, created, deleted, ok};
 use crate::resources::{audit_log, idempotency, path_params, time_format};
 
 /// Maximum number of endpoints per project.
-const MOST: usize = 20;
-const WHAT: &str = "webhook endpoint";
+const MAX_ENDPOINTS: usize = 20;
+const RESOURCE: &str = "webhook endpoint";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -82,19 +82,19 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let tx = db.transaction().await.map_err(StoreError::from)?;
     // Serialize creations per project, so that the limit holds.
     projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
-    if let Some(made) = idempotency::made_before(cx, &tx, "webhook_endpoint", endpoint.id).await? {
-        let made = webhook_endpoints::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?;
-        return created(&SecretView { endpoint: made.into(), secret: None });
+    if let Some(existing) = idempotency::existing_id(cx, &tx, "webhook_endpoint", endpoint.id).await? {
+        let endpoint = webhook_endpoints::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::gone)?;
+        return created(&SecretView { endpoint: endpoint.into(), secret: None });
     }
-    if webhook_endpoints::list(&tx, cx.project).await?.len() >= MOST {
+    if webhook_endpoints::list(&tx, cx.project).await?.len() >= MAX_ENDPOINTS {
         return Err(ApiError::Conflict(format!(
-            "the project has reached its limit of {MOST} webhook endpoints; delete one first"
+            "the project has reached its limit of {MAX_ENDPOINTS} webhook endpoints; delete one first"
         )));
     }
     let secrets = EndpointSecrets::random();
     webhook_endpoints::insert(&tx, &cx.app.master_keys, cx.project, &endpoint, &secrets).await?;
     let details = json!({ "url": without_query(&endpoint.url), "events": endpoint.types });
-    audit_log::note(cx, &tx, "webhook_endpoint.created", (endpoint.id, ""), details).await?;
+    audit_log::record(cx, &tx, "webhook_endpoint.created", (endpoint.id, ""), details).await?;
     tx.commit().await.map_err(StoreError::from)?;
     created(&SecretView { endpoint: endpoint.into(), secret: Some(secrets.current().to_owned()) })
 }
@@ -105,54 +105,54 @@ fn without_query(url: &str) -> &str {
 }
 
 pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
-    let id = path_params::id(segment, WHAT)?;
+    let id = path_params::id(segment, RESOURCE)?;
     let found = webhook_endpoints::get(&cx.database().await?, cx.project, id).await?;
-    ok(&EndpointView::from(found.ok_or_else(|| ApiError::no_such(WHAT))?))
+    ok(&EndpointView::from(found.ok_or_else(|| ApiError::no_such(RESOURCE))?))
 }
 
 pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
-    let id = path_params::id(segment, WHAT)?;
+    let id = path_params::id(segment, RESOURCE)?;
     let body = cx.read_json(body::MAX_BYTES).await?;
     let now = cx.app.clock.now();
     let mut db = cx.database().await?;
-    let current = webhook_endpoints::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such(WHAT))?;
+    let current = webhook_endpoints::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such(RESOURCE))?;
     let url = input::changed_endpoint(&body, current.clone(), now)?.url;
     if url != current.url {
         input::vet(&url, &cx.app.config.outbound).await?;
     }
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let current = webhook_endpoints::get_for_update(&tx, cx.project, id).await?;
-    let changed = input::changed_endpoint(&body, current.ok_or_else(|| ApiError::no_such(WHAT))?, now)?;
+    let changed = input::changed_endpoint(&body, current.ok_or_else(|| ApiError::no_such(RESOURCE))?, now)?;
     webhook_endpoints::update(&tx, cx.project, &changed).await?;
     let details = json!({ "url": without_query(&changed.url), "events": changed.types, "enabled": changed.enabled });
-    audit_log::note(cx, &tx, "webhook_endpoint.updated", (id, ""), details).await?;
+    audit_log::record(cx, &tx, "webhook_endpoint.updated", (id, ""), details).await?;
     tx.commit().await.map_err(StoreError::from)?;
     ok(&EndpointView::from(changed))
 }
 
 pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
-    let id = path_params::id(segment, WHAT)?;
+    let id = path_params::id(segment, RESOURCE)?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     if !webhook_endpoints::delete(&tx, cx.project, id, cx.app.clock.now()).await? {
-        return Err(ApiError::no_such(WHAT));
+        return Err(ApiError::no_such(RESOURCE));
     }
-    audit_log::note(cx, &tx, "webhook_endpoint.deleted", (id, ""), json!({})).await?;
+    audit_log::record(cx, &tx, "webhook_endpoint.deleted", (id, ""), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     deleted()
 }
 
 pub async fn rotate(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
-    let id = path_params::id(segment, WHAT)?;
+    let id = path_params::id(segment, RESOURCE)?;
     let now = cx.app.clock.now();
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    let missing = || ApiError::no_such(WHAT);
+    let missing = || ApiError::no_such(RESOURCE);
     let endpoint = webhook_endpoints::get_for_update(&tx, cx.project, id).await?.ok_or_else(missing)?;
     let secrets = webhook_endpoints::secrets(&tx, &cx.app.master_keys, cx.project, id).await?.ok_or_else(missing)?;
     let secrets = secrets.rotated(now);
     webhook_endpoints::set_secrets(&tx, &cx.app.master_keys, cx.project, id, &secrets, now).await?;
-    audit_log::note(cx, &tx, "webhook_endpoint.secret_rotated", (id, ""), json!({})).await?;
+    audit_log::record(cx, &tx, "webhook_endpoint.secret_rotated", (id, ""), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     let endpoint = Endpoint { updated_at: now, ..endpoint };
     ok(&SecretView { endpoint: endpoint.into(), secret: Some(secrets.current().to_owned()) })

@@ -20,7 +20,7 @@ pub enum Access {
 }
 
 impl Access {
-    pub fn takes_keys(self) -> bool {
+    pub fn accepts_keys(self) -> bool {
         matches!(self, Self::Public | Self::Secret | Self::SecretOrAdmin)
     }
 

@@ -3,11 +3,11 @@
 use super::BASE;
 
 /// Maximum segments of a pattern.
-pub(super) const MOST_SEGMENTS: usize = 5;
+pub(super) const MAX_SEGMENTS: usize = 5;
 
 /// The segments of a path after [`BASE`], without an allocation.
 pub struct Segments<'p> {
-    parts: [&'p str; MOST_SEGMENTS],
+    parts: [&'p str; MAX_SEGMENTS],
     len: usize,
 }
 
@@ -17,9 +17,9 @@ impl<'p> Segments<'p> {
     /// One trailing `/` is ignored.
     pub fn of(path: &'p str) -> Option<Self> {
         let rest = path.strip_prefix(BASE)?.strip_prefix('/')?;
-        let mut segments = Self { parts: [""; MOST_SEGMENTS], len: 0 };
+        let mut segments = Self { parts: [""; MAX_SEGMENTS], len: 0 };
         for part in rest.strip_suffix('/').unwrap_or(rest).split('/') {
-            if part.is_empty() || segments.len == MOST_SEGMENTS {
+            if part.is_empty() || segments.len == MAX_SEGMENTS {
                 return None;
             }
             segments.parts[segments.len] = part;

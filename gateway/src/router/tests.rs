@@ -1,31 +1,31 @@
 use super::*;
 
-const ADDRESSES: [Address; 9] = [
-    address("GET", "/things"),
-    address("PATCH", "/things"),
-    address("GET", "/things/:id"),
-    address("DELETE", "/things/:id"),
-    address("POST", "/things/export"),
-    address("GET", "/things/:id/parts/:part"),
-    address("GET", "/words/:id"),
-    address("GET", "/words/:id/parts"),
-    address("POST", "/words/export"),
+const ENDPOINTS: [Endpoint; 9] = [
+    endpoint("GET", "/things"),
+    endpoint("PATCH", "/things"),
+    endpoint("GET", "/things/:id"),
+    endpoint("DELETE", "/things/:id"),
+    endpoint("POST", "/things/export"),
+    endpoint("GET", "/things/:id/parts/:part"),
+    endpoint("GET", "/words/:id"),
+    endpoint("GET", "/words/:id/parts"),
+    endpoint("POST", "/words/export"),
 ];
 
-const fn address(method: &'static str, pattern: &'static str) -> Address {
-    Address { method, pattern }
+const fn endpoint(method: &'static str, pattern: &'static str) -> Endpoint {
+    Endpoint { method, pattern }
 }
 
-fn find<'p>(method: &str, path: &'p str) -> Result<(usize, Params<'p>), Miss> {
-    Router::new(ADDRESSES, &["words"]).find(&method.parse().unwrap(), path)
+fn find<'p>(method: &str, path: &'p str) -> Result<(usize, Params<'p>), NoRoute> {
+    Router::new(ENDPOINTS, &["words"]).find(&method.parse().unwrap(), path)
 }
 
-fn other(allow: &str) -> Miss {
-    Miss::Method(allow.to_owned())
+fn other(allow: &str) -> NoRoute {
+    NoRoute::MethodNotAllowed(allow.to_owned())
 }
 
 #[test]
-fn routes_are_numbered_as_they_come() {
+fn routes_are_numbered_in_order() {
     assert_eq!(find("GET", "/api/v1/things"), Ok((0, ["", ""])));
     assert_eq!(find("HEAD", "/api/v1/things/"), Ok((0, ["", ""])));
     assert_eq!(find("DELETE", "/api/v1/things/a%2Fb"), Ok((3, ["a%2Fb", ""])));
@@ -33,42 +33,42 @@ fn routes_are_numbered_as_they_come() {
 }
 
 #[test]
-fn a_literal_segment_wins_by_whichever_methods() {
+fn literal_segment_takes_precedence_for_every_method() {
     assert_eq!(find("POST", "/api/v1/things/export"), Ok((4, ["", ""])));
     assert_eq!(find("GET", "/api/v1/things/export"), Err(other("POST, OPTIONS")));
     assert_eq!(find("GET", "/api/v1/things/%65xport"), Ok((2, ["%65xport", ""])));
 }
 
 #[test]
-fn only_ids_of_the_callers_own_are_told_from_operations_further_on() {
+fn only_caller_chosen_ids_exclude_literal_segments() {
     assert_eq!(find("GET", "/api/v1/things/export/parts/b"), Ok((5, ["export", "b"])));
-    assert_eq!(find("GET", "/api/v1/words/export/parts"), Err(Miss::Path));
+    assert_eq!(find("GET", "/api/v1/words/export/parts"), Err(NoRoute::UnknownPath));
     assert_eq!(find("GET", "/api/v1/words/exports/parts"), Ok((7, ["exports", ""])));
 }
 
 #[test]
-fn other_methods_are_told_in_one_order() {
+fn allowed_methods_are_listed_in_fixed_order() {
     assert_eq!(find("OPTIONS", "/api/v1/things"), Err(other("GET, HEAD, PATCH, OPTIONS")));
     assert_eq!(find("BREW", "/api/v1/things/a"), Err(other("GET, HEAD, DELETE, OPTIONS")));
     assert_eq!(find("HEAD", "/api/v1/words/export"), Err(other("POST, OPTIONS")));
 }
 
 #[test]
-fn nothing_is_found_elsewhere() {
+fn unknown_path_matches_no_pattern() {
     for path in ["", "/", "/things", "/api/v1", "/api/v1/", "/api/v1/thing", "/api/v1//things", "/api/v1/things//"] {
-        assert_eq!(find("GET", path), Err(Miss::Path), "{path:?}");
+        assert_eq!(find("GET", path), Err(NoRoute::UnknownPath), "{path:?}");
     }
-    assert_eq!(find("GET", "/api/v1/things/a/b/c/d/e"), Err(Miss::Path));
+    assert_eq!(find("GET", "/api/v1/things/a/b/c/d/e"), Err(NoRoute::UnknownPath));
 }
 
 #[test]
 #[should_panic(expected = "defined twice")]
-fn an_address_is_there_once() {
-    Router::new([address("GET", "/things"), address("GET", "/things")], &[]);
+fn duplicate_endpoint_panics() {
+    Router::new([endpoint("GET", "/things"), endpoint("GET", "/things")], &[]);
 }
 
 #[test]
 #[should_panic(expected = "/:id")]
-fn an_address_begins_with_a_literal_segment() {
-    Router::new([address("GET", "/:id")], &[]);
+fn pattern_must_begin_with_a_literal_segment() {
+    Router::new([endpoint("GET", "/:id")], &[]);
 }

@@ -29,20 +29,20 @@ pub struct Route {
 }
 
 /// Boxed: one allocation per request, and each future is only as large as its own handler's.
-pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Reply, ApiError>> + Send + 'a>>;
+pub type HandlerFuture<'a> = Pin<Box<dyn Future<Output = Result<Reply, ApiError>> + Send + 'a>>;
 
 #[derive(Clone, Copy)]
 pub enum Handler {
     /// Handles a request that was admitted to a project.
-    InProject(for<'a> fn(&'a Context<'a>, Params<'a>) -> Answering<'a>),
+    InProject(for<'a> fn(&'a Context<'a>, Params<'a>) -> HandlerFuture<'a>),
     /// Handles a request outside of any project: the handler authenticates the caller, and finds the project if there is one.
-    Outside(for<'a> fn(&'a App, &'a Request<'a>, Params<'a>) -> Answering<'a>),
+    Outside(for<'a> fn(&'a App, &'a Request<'a>, Params<'a>) -> HandlerFuture<'a>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
     /// The default timeout, which is meant for database queries.
-    Usual,
+    Default,
     /// The handler has its own timeout.
     Own,
 }
@@ -55,7 +55,7 @@ pub enum Limit {
     /// The limit of the session's account.
     Account,
     /// The limit of failed authentications from the client's address.
-    Refusals,
+    AuthFailures,
     /// None in `dispatch`: the handler's session lookup applies the limits of the address and the account.
     Session,
 }
@@ -70,7 +70,7 @@ impl Route {
         handler: Handler,
     ) -> Self {
         let limit = match access {
-            Access::Anyone => Limit::Refusals,
+            Access::Anyone => Limit::AuthFailures,
             Access::Session => Limit::Session,
             _ => Limit::Project,
         };
@@ -80,7 +80,7 @@ impl Route {
             access,
             params,
             handler,
-            timeout: Timeout::Usual,
+            timeout: Timeout::Default,
             limit,
             is_cacheable: false,
             is_guessable: false,

@@ -4,7 +4,7 @@ use super::*;
 use crate::router::BASE;
 
 #[test]
-fn every_address_has_its_route() {
+fn path_resolves_to_its_route() {
     let table = [
         ("POST", "/events", "/events", ["", ""]),
         ("POST", "/events/", "/events", ["", ""]),
@@ -102,17 +102,17 @@ fn every_address_has_its_route() {
     for (method, path, pattern, params) in table {
         let path = format!("{BASE}{path}");
         let found = find(&method.parse().unwrap(), &path).unwrap();
-        let asked = if method == "HEAD" { "GET" } else { method };
+        let expected_method = if method == "HEAD" { "GET" } else { method };
         assert_eq!(
             (found.route.method, found.route.pattern, found.params),
-            (asked, pattern, params),
+            (expected_method, pattern, params),
             "{method} {path}"
         );
     }
 }
 
 #[test]
-fn other_methods_are_told_which_there_are() {
+fn unsupported_method_lists_the_allowed_ones() {
     for (method, path, allow) in [
         ("PATCH", "/events", "GET, HEAD, POST, OPTIONS"),
         ("PUT", "/events/batch", "POST, OPTIONS"),
@@ -127,28 +127,28 @@ fn other_methods_are_told_which_there_are() {
         ("PUT", "/team/invites", "GET, HEAD, POST, OPTIONS"),
     ] {
         let path = format!("{BASE}{path}");
-        let miss = find(&method.parse().unwrap(), &path).err();
-        assert_eq!(miss, Some(Miss::Method(allow.to_owned())), "{method} {path}");
+        let no_route = find(&method.parse().unwrap(), &path).err();
+        assert_eq!(no_route, Some(NoRoute::MethodNotAllowed(allow.to_owned())), "{method} {path}");
     }
 }
 
 #[test]
-fn nothing_else_is_there() {
+fn unknown_path_has_no_route() {
     for path in ["", "/", "/events", "/api/v1", "/api/v1/", "/api/v2/events", "/api/v1/nothing", "/api/v1//events"] {
-        assert_eq!(find(&Method::GET, path).err(), Some(Miss::Path), "{path:?}");
+        assert_eq!(find(&Method::GET, path).err(), Some(NoRoute::UnknownPath), "{path:?}");
     }
-    assert_eq!(find(&Method::GET, "/api/v1/events/a/b/c/d/e").err(), Some(Miss::Path));
+    assert_eq!(find(&Method::GET, "/api/v1/events/a/b/c/d/e").err(), Some(NoRoute::UnknownPath));
 }
 
 #[test]
-fn only_ingest_is_open_to_public_keys() {
+fn access_of_ingest_is_public_and_of_reads_secret() {
     assert_eq!(access_of(&Method::POST, "/api/v1/events"), Some(Access::Public));
     assert_eq!(access_of(&Method::GET, "/api/v1/events"), Some(Access::Secret));
     assert_eq!(access_of(&Method::GET, "/api/v1/none"), None);
 }
 
 #[test]
-fn each_route_is_there_once_and_found() {
+fn each_route_is_unique_and_resolves() {
     let all: BTreeSet<_> = ROUTES.iter().map(|route| (route.method, route.pattern)).collect();
     assert_eq!(all.len(), ROUTES.len());
     for route in ROUTES {
@@ -166,7 +166,7 @@ fn params(route: &Route) -> Vec<&'static str> {
 }
 
 #[test]
-fn handlers_get_the_parameters_of_their_patterns() {
+fn handler_parameters_match_the_pattern() {
     for route in ROUTES {
         // The request context provides the project that the path names.
         let expected = if route.names_project { Vec::new() } else { params(route) };
@@ -175,7 +175,7 @@ fn handlers_get_the_parameters_of_their_patterns() {
 }
 
 #[test]
-fn a_project_in_the_path_is_the_one_that_the_request_is_let_into() {
+fn project_named_in_the_path_is_the_requests_project() {
     for route in ROUTES {
         assert_eq!(
             route.names_project,
@@ -191,7 +191,7 @@ fn a_project_in_the_path_is_the_one_that_the_request_is_let_into() {
 }
 
 #[test]
-fn what_differs_from_most_routes() {
+fn route_options_apply_to_expected_routes() {
     let those = |differs: fn(&Route) -> bool| -> Vec<_> {
         ROUTES
             .iter()
@@ -206,11 +206,11 @@ fn what_differs_from_most_routes() {
     assert_eq!(those(|r| r.limit == Limit::Account), ["GET /api-keys", "DELETE /api-keys"]);
     let unknown = ["POST /auth/invites/accept", "POST /webhook/:id"];
     assert_eq!(those(|r| r.is_guessable), unknown);
-    assert_eq!(those(|r| r.limit == Limit::Refusals), [&["POST /auth/login"], &unknown[..]].concat());
+    assert_eq!(those(|r| r.limit == Limit::AuthFailures), [&["POST /auth/login"], &unknown[..]].concat());
 }
 
 #[test]
-fn only_what_public_keys_may_call_is_open() {
+fn open_methods_are_those_of_public_routes() {
     for (path, methods) in [
         ("/api/v1/events", vec!["POST"]),
         ("/api/v1/events/batch", vec!["POST"]),

@@ -15,7 +15,7 @@ use crate::setup::Tenant;
 /// The caller, relative to the project that the request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caller {
-    Nobody,
+    Anonymous,
     Public,
     Secret,
     /// A secret key of another project.
@@ -23,17 +23,17 @@ enum Caller {
     Member,
     Admin,
     /// The admin of another project, who names this project in the request.
-    Stranger,
+    ForeignAdmin,
 }
 
 const CALLERS: [Caller; 7] = [
-    Caller::Nobody,
+    Caller::Anonymous,
     Caller::Public,
     Caller::Secret,
     Caller::ForeignKey,
     Caller::Member,
     Caller::Admin,
-    Caller::Stranger,
+    Caller::ForeignAdmin,
 ];
 
 /// Returns the status with which a caller is refused, or `None` if the caller is allowed.
@@ -41,10 +41,10 @@ const CALLERS: [Caller; 7] = [
 fn refusal(access: Access, caller: Caller) -> Option<u16> {
     match (access, caller) {
         (Access::Anyone, _) => None,
-        (_, Caller::Nobody) => Some(401),
+        (_, Caller::Anonymous) => Some(401),
         (Access::Session, Caller::Public | Caller::Secret | Caller::ForeignKey) => Some(403),
         (Access::Session, _) => None,
-        (_, Caller::Stranger) => Some(404),
+        (_, Caller::ForeignAdmin) => Some(404),
         (Access::Public, _) => None,
         (_, Caller::Public) => Some(403),
         (Access::Secret, _) | (Access::SecretOrAdmin, Caller::Secret | Caller::ForeignKey | Caller::Admin) => None,
@@ -54,7 +54,7 @@ fn refusal(access: Access, caller: Caller) -> Option<u16> {
 }
 
 #[test]
-fn the_document_and_the_routes_let_in_the_same() {
+fn document_and_routes_require_the_same_access() {
     let documented = all_operations().into_iter().map(|o| ((o.method, o.path), o.access));
     let routed = ROUTES.iter().map(|r| ((r.method.to_owned(), in_braces(r.pattern)), r.access));
     assert_eq!(documented.collect::<BTreeMap<_, _>>(), routed.collect());
@@ -66,7 +66,7 @@ fn the_document_and_the_routes_let_in_the_same() {
 }
 
 #[tokio::test]
-async fn everybody_is_let_in_where_they_may_and_nowhere_else() {
+async fn callers_reach_exactly_the_operations_they_may() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let mut wrong = Vec::new();
@@ -80,18 +80,18 @@ async fn everybody_is_let_in_where_they_may_and_nowhere_else() {
             let path = operation.at(&id);
             let call = call(&gateway, &project, &other, caller, (&operation.method, &path)).await;
             let body = if operation.method == "GET" { "" } else { "{}" };
-            let answer = call.header("content-type", "application/json").send(body).await;
+            let response = call.header("content-type", "application/json").send(body).await;
             let right = match refusal(operation.access, caller) {
-                Some(status) => answer.status == status,
+                Some(status) => response.status == status,
                 // Public operations that need a signature or a token are refused by their handlers.
-                None if operation.access == Access::Anyone => answer.status < 500,
-                None => ![401, 403, 405, 500].contains(&answer.status),
+                None if operation.access == Access::Anyone => response.status < 500,
+                None => ![401, 403, 405, 500].contains(&response.status),
             };
             if !right {
-                wrong.push(format!("{caller:?}: {} {path}: {}", operation.method, answer.text));
+                wrong.push(format!("{caller:?}: {} {path}: {}", operation.method, response.text));
             }
-            if answer.status >= 400 {
-                answer.error(answer.status);
+            if response.status >= 400 {
+                response.error(response.status);
             }
         }
     }
@@ -108,13 +108,13 @@ async fn call(
     let keyed = |key: &str| gateway.call(method, path).header("x-api-key", key);
     // Each call has its own session, because logging out is one of the operations.
     let (of, role) = match caller {
-        Caller::Nobody => return gateway.call(method, path),
+        Caller::Anonymous => return gateway.call(method, path),
         Caller::Public => return keyed(&project.public),
         Caller::Secret => return keyed(&project.secret),
         Caller::ForeignKey => return keyed(&other.secret),
         Caller::Member => (project, Role::Member),
         Caller::Admin => (project, Role::Admin),
-        Caller::Stranger => (other, Role::Admin),
+        Caller::ForeignAdmin => (other, Role::Admin),
     };
     let mut login = gateway.log_in(of, role).await;
     login.project = project.id;

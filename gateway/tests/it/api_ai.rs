@@ -11,22 +11,24 @@ async fn gateway_with(ai: &TestAi, more: &[(&str, &str)]) -> Gateway {
     Gateway::start_with(&[&own[..], more].concat()).await
 }
 
-fn asked() -> Value {
+fn generate_body() -> Value {
     json!({"channel": "PUSH", "context": "The cart is still full", "tone": "playful"})
 }
 
 #[tokio::test]
-async fn a_text_is_written_for_its_channel() {
+async fn text_is_generated_for_its_channel() {
     let ai = TestAi::start().await;
     let gateway = gateway_with(&ai, &[]).await;
     let project = gateway.project().await;
-    ai.says("```json\n{\"title\": \"Still there\", \"body\": \"Hi {{ user.name }}, your cart waits.\"}\n```");
-    let text = gateway.post(&project, "/ai/generate", &asked()).await.expect(200);
+    ai.respond_with_completion(
+        "```json\n{\"title\": \"Still there\", \"body\": \"Hi {{ user.name }}, your cart waits.\"}\n```",
+    );
+    let text = gateway.post(&project, "/ai/generate", &generate_body()).await.expect(200);
     assert_eq!(text, json!({"title": "Still there", "body": "Hi {{ user.name }}, your cart waits."}));
 
     let long = json!({"title": "long ".repeat(30), "body": "longer ".repeat(80)});
-    ai.says(&long.to_string());
-    let text = gateway.post(&project, "/ai/generate", &asked()).await.expect(200);
+    ai.respond_with_completion(&long.to_string());
+    let text = gateway.post(&project, "/ai/generate", &generate_body()).await.expect(200);
     let count = |field: &str| text[field].as_str().unwrap().chars().count();
     assert!((60..=65).contains(&count("title")) && (230..=240).contains(&count("body")), "{text}");
 
@@ -42,16 +44,16 @@ async fn a_text_is_written_for_its_channel() {
 }
 
 #[tokio::test]
-async fn what_the_provider_says_against_it_is_passed_on() {
+async fn provider_errors_are_passed_on() {
     let ai = TestAi::start().await;
     let gateway = gateway_with(&ai, &[("AI_TIMEOUT_SECONDS", "1")]).await;
     let project = gateway.project().await;
-    let refused = async || gateway.post(&project, "/ai/generate", &asked()).await;
-    ai.answers(401, r#"{"error": {"message": "Incorrect API key provided: hunter2"}}"#);
-    ai.answers(429, r#"{"error": {"message": "You exceeded your quota"}}"#);
-    ai.answers(200, "<html>");
-    ai.says("I would rather not.");
-    ai.answers(302, "");
+    let refused = async || gateway.post(&project, "/ai/generate", &generate_body()).await;
+    ai.respond_with(401, r#"{"error": {"message": "Incorrect API key provided: hunter2"}}"#);
+    ai.respond_with(429, r#"{"error": {"message": "You exceeded your quota"}}"#);
+    ai.respond_with(200, "<html>");
+    ai.respond_with_completion("I would rather not.");
+    ai.respond_with(302, "");
     for words in [
         "401: Incorrect API key provided: …",
         "429: You exceeded your quota",
@@ -59,47 +61,47 @@ async fn what_the_provider_says_against_it_is_passed_on() {
         "cannot be used",
         "302",
     ] {
-        let answer = refused().await;
-        let message = answer.body["message"].as_str().unwrap();
-        assert!(answer.status == 502 && message.contains(words), "{} {message}", answer.status);
+        let response = refused().await;
+        let message = response.body["message"].as_str().unwrap();
+        assert!(response.status == 502 && message.contains(words), "{} {message}", response.status);
         assert!(!message.contains("hunter2"));
     }
-    ai.falls_silent();
-    let answer = refused().await;
-    assert_eq!((answer.status, answer.body["error"].as_str()), (504, Some("Gateway Timeout")));
+    ai.never_respond();
+    let response = refused().await;
+    assert_eq!((response.status, response.body["error"].as_str()), (504, Some("Gateway Timeout")));
     drop(ai);
     assert_eq!(refused().await.status, 502);
 }
 
 #[tokio::test]
-async fn each_project_has_a_limit_of_its_own() {
+async fn each_project_has_its_own_limit() {
     let ai = TestAi::start().await;
     let gateway = gateway_with(&ai, &[("AI_RATE_PER_MINUTE", "1")]).await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     for _ in 0..2 {
-        ai.says(r#"{"title": "a", "body": "b"}"#);
+        ai.respond_with_completion(r#"{"title": "a", "body": "b"}"#);
     }
-    gateway.post(&project, "/ai/generate", &asked()).await.expect(200);
-    let refused = gateway.post(&project, "/ai/generate", &asked()).await.expect(429);
+    gateway.post(&project, "/ai/generate", &generate_body()).await.expect(200);
+    let refused = gateway.post(&project, "/ai/generate", &generate_body()).await.expect(429);
     assert!(refused["message"].as_str().unwrap().contains("1 generated texts per minute"), "{refused}");
-    gateway.post(&other, "/ai/generate", &asked()).await.expect(200);
+    gateway.post(&other, "/ai/generate", &generate_body()).await.expect(200);
 }
 
 #[tokio::test]
-async fn without_a_model_it_says_what_to_set() {
+async fn missing_model_is_reported() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
-    let answer = gateway.post(&project, "/ai/generate", &asked()).await.expect(503);
-    assert!(answer["message"].as_str().unwrap().contains("AI_BASE_URL"), "{answer}");
+    let response = gateway.post(&project, "/ai/generate", &generate_body()).await.expect(503);
+    assert!(response["message"].as_str().unwrap().contains("AI_BASE_URL"), "{response}");
     for (body, fields) in [
         (json!({}), &["channel", "context"][..]),
         (json!({"channel": "FAX", "context": " "}), &["channel", "context"]),
         (json!({"channel": "sms", "context": "c".repeat(4_001), "tone": "", "x": 1}), &["context", "tone", "x"]),
     ] {
-        let answer = gateway.post(&project, "/ai/generate", &body).await;
-        assert_eq!((answer.status, answer.fields()), (422, fields.to_vec()));
+        let response = gateway.post(&project, "/ai/generate", &body).await;
+        assert_eq!((response.status, response.fields()), (422, fields.to_vec()));
     }
     let json = [("content-type", "application/json")];
-    let public = gateway.send("POST", "/ai/generate", &project.public, &json, asked().to_string()).await;
+    let public = gateway.send("POST", "/ai/generate", &project.public, &json, generate_body().to_string()).await;
     assert_eq!(public.status, 403);
 }

@@ -22,7 +22,7 @@ fn automation(steps: Value) -> Value {
 }
 
 #[tokio::test]
-async fn an_automation_is_made_read_changed_and_deleted() {
+async fn automation_can_be_created_read_updated_and_deleted() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let template = template(&gateway, &project, "EMAIL").await;
@@ -55,7 +55,7 @@ async fn an_automation_is_made_read_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn workers_see_versions_and_changes() {
+async fn workers_load_versions_and_changes() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let db = gateway.app.store.connection().await.unwrap();
@@ -83,14 +83,14 @@ async fn workers_see_versions_and_changes() {
     let seen = changes::current(&db, &[Topic::Automation]).await.unwrap()[0];
     gateway.delete(&project, &path).await.expect(200);
     let changed = automations::changed_after(&db, seen).await.unwrap();
-    assert_eq!(changed, [FollowedAutomation { project: project.id, id, active: None, hears: vec![] }]);
+    assert_eq!(changed, [FollowedAutomation { project: project.id, id, active: None, listens_for: vec![] }]);
     assert!(!automations::is_active(&db, project.id, id).await.unwrap());
     // Active runs keep the version that they started with.
     assert!(automations::get_version(&db, project.id, id, 1).await.unwrap().is_some());
 }
 
 #[tokio::test]
-async fn deleting_waits_for_no_run() {
+async fn deleting_does_not_wait_for_runs() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let made = gateway.post(&project, "/automations", &automation(json!([]))).await.expect(201);
@@ -106,7 +106,7 @@ async fn deleting_waits_for_no_run() {
 }
 
 #[tokio::test]
-async fn templates_must_be_there_and_of_the_channel() {
+async fn templates_must_exist_and_match_the_channel() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let (good, push) = (template(&gateway, &project, "EMAIL").await, template(&gateway, &project, "PUSH").await);
@@ -114,21 +114,21 @@ async fn templates_must_be_there_and_of_the_channel() {
     let send = |id: &str| json!({"type": "SEND_EMAIL", "templateId": id});
     let missing = Uuid::from_u128(1).to_string();
     let steps = json!([send(&good), send(&push), send(&foreign), send(&missing)]);
-    let answer = gateway.post(&project, "/automations", &automation(steps)).await;
+    let response = gateway.post(&project, "/automations", &automation(steps)).await;
     let expected = vec!["steps[1].templateId", "steps[2].templateId", "steps[3].templateId"];
-    assert_eq!((answer.status, answer.fields()), (422, expected));
-    let details = answer.body["details"].as_array().unwrap();
+    assert_eq!((response.status, response.fields()), (422, expected));
+    let details = response.body["details"].as_array().unwrap();
     assert_eq!(details[1]["message"], details[2]["message"], "a foreign template is reported as missing");
 
     let made = gateway.post(&project, "/automations", &automation(json!([send(&good)]))).await.expect(201);
     let path = format!("/automations/{}", made["id"].as_str().unwrap());
-    let answer = gateway.put(&project, &path, &json!({"steps": [send(&push)]})).await;
-    assert_eq!((answer.status, answer.fields()), (422, vec!["steps[0].templateId"]));
+    let response = gateway.put(&project, &path, &json!({"steps": [send(&push)]})).await;
+    assert_eq!((response.status, response.fields()), (422, vec!["steps[0].templateId"]));
     assert_eq!(gateway.get(&project, &path).await.expect(200), made, "nothing was changed");
 }
 
 #[tokio::test]
-async fn every_kind_of_step_is_kept_as_it_was_sent() {
+async fn every_step_type_is_stored_as_sent() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let mail = template(&gateway, &project, "EMAIL").await;
@@ -179,13 +179,13 @@ async fn every_kind_of_step_is_kept_as_it_was_sent() {
             "steps[0].branches[0].rules[0].value",
         ),
     ] {
-        let answer = gateway.put(&project, &path, &json!({ "steps": steps })).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+        let response = gateway.put(&project, &path, &json!({ "steps": steps })).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]));
     }
 }
 
 #[tokio::test]
-async fn a_template_stays_while_runs_under_way_send_it() {
+async fn template_used_by_active_runs_cannot_be_deleted() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let mail = template(&gateway, &project, "EMAIL").await;
@@ -201,21 +201,21 @@ async fn a_template_stays_while_runs_under_way_send_it() {
                started_at, updated_at) VALUES ($1, $2, $2, 1, $2, 'waiting', 'steps[0]', 0, '{}', now(), now())";
     gateway.sql.execute(sql, &[&project.id, &id]).await.unwrap();
     gateway.put(&project, &path, &json!({"active": false, "steps": []})).await.expect(200);
-    let answer = gateway.delete(&project, &template).await;
-    assert_eq!(answer.status, 409);
-    assert!(answer.body["message"].as_str().unwrap().contains("active runs"), "{}", answer.body);
+    let response = gateway.delete(&project, &template).await;
+    assert_eq!(response.status, 409);
+    assert!(response.body["message"].as_str().unwrap().contains("active runs"), "{}", response.body);
     gateway.sql.batch_execute("UPDATE run SET status = 'completed', ended_at = now()").await.unwrap();
     gateway.delete(&project, &template).await.expect(200);
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_named() {
+async fn invalid_fields_are_reported() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
-    let answer = gateway.post(&project, "/automations", &json!({"name": "n", "goal": {}, "x": 1})).await;
-    let mut fields = answer.fields();
+    let response = gateway.post(&project, "/automations", &json!({"name": "n", "goal": {}, "x": 1})).await;
+    let mut fields = response.fields();
     fields.sort_unstable();
-    assert_eq!((answer.status, fields), (422, vec!["goal.event", "triggerEvent", "triggerType", "x"]));
+    assert_eq!((response.status, fields), (422, vec!["goal.event", "triggerEvent", "triggerType", "x"]));
     let made = gateway.post(&project, "/automations", &automation(json!([]))).await.expect(201);
     let path = format!("/automations/{}", made["id"].as_str().unwrap());
     for path in [path.as_str(), "/automations/x"] {
@@ -228,7 +228,7 @@ async fn what_is_wrong_is_named() {
 }
 
 #[tokio::test]
-async fn a_segment_that_starts_an_automation_is_followed_and_stays() {
+async fn trigger_segment_is_tracked_and_cannot_be_deleted() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let rules = json!([{"field": "event:bought", "operator": "did", "value": {"within": "7d"}}]);
@@ -236,8 +236,8 @@ async fn a_segment_that_starts_an_automation_is_followed_and_stays() {
     assert_eq!(segment["membership"], Value::Null);
     let new = |segment: &Value| json!({"name": "n", "triggerType": "SEGMENT_ENTER", "triggerSegmentId": segment, "active": true, "steps": []});
     for (tenant, segment) in [(&other, &segment["id"]), (&project, &json!(Uuid::from_u128(5)))] {
-        let answer = gateway.post(tenant, "/automations", &new(segment)).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec!["triggerSegmentId"]));
+        let response = gateway.post(tenant, "/automations", &new(segment)).await;
+        assert_eq!((response.status, response.fields()), (422, vec!["triggerSegmentId"]));
     }
     let made = gateway.post(&project, "/automations", &new(&segment["id"])).await.expect(201);
     assert_eq!((&made["triggerEvent"], &made["triggerSegmentId"]), (&Value::Null, &segment["id"]));
@@ -248,34 +248,36 @@ async fn a_segment_that_starts_an_automation_is_followed_and_stays() {
     let of_segment = format!("/segments/{}", segment["id"].as_str().unwrap());
     let filling = json!({"status": "filling", "progress": 0.0});
     assert_eq!(gateway.get(&project, &of_segment).await.expect(200)["membership"], filling);
-    let looks = async || {
+    let dependencies = async || {
         let sql = "SELECT array_to_string(looks_at, ' ') FROM segment_watch WHERE project_id = $1";
         gateway.sql.query_one(sql, &[&project.id]).await.unwrap().get::<_, String>(0)
     };
-    assert_eq!(looks().await, "event:bought person");
+    assert_eq!(dependencies().await, "event:bought person");
     let changed = json!({"rules": [{"field": "plan", "operator": "eq", "value": "pro"}]});
     gateway.put(&project, &of_segment, &changed).await.expect(200);
-    assert_eq!(looks().await, "profile person");
+    assert_eq!(dependencies().await, "profile person");
     let report = gateway.get(&project, &format!("{of_segment}/report?range=30d")).await.expect(200);
     assert_eq!((&report["membership"], &report["entered"]), (&filling, &json!(0)));
     assert_eq!(report["timeseries"].as_array().unwrap().len(), 30);
 
-    let answer = gateway.delete(&project, &of_segment).await;
-    assert!(answer.status == 409 && answer.body["message"].as_str().unwrap().contains("is triggered by this segment"));
+    let response = gateway.delete(&project, &of_segment).await;
+    assert!(
+        response.status == 409 && response.body["message"].as_str().unwrap().contains("is triggered by this segment")
+    );
     gateway.put(&project, &path, &json!({"active": false})).await.expect(200);
     assert_eq!(
-        (looks().await.as_str(), &gateway.get(&project, &of_segment).await.body["membership"]),
+        (dependencies().await.as_str(), &gateway.get(&project, &of_segment).await.body["membership"]),
         ("", &Value::Null)
     );
     gateway.delete(&project, &of_segment).await.expect(200);
     // The automation cannot be activated without its segment.
-    let answer = gateway.put(&project, &path, &json!({"active": true})).await;
-    assert_eq!((answer.status, answer.fields()), (422, vec!["triggerSegmentId"]));
+    let response = gateway.put(&project, &path, &json!({"active": true})).await;
+    assert_eq!((response.status, response.fields()), (422, vec!["triggerSegmentId"]));
 }
 
 /// A change of segments locks the topic first, then the segment.
 #[tokio::test]
-async fn an_automation_that_a_segment_started_waits_for_a_change_of_segments_and_is_not_waited_for() {
+async fn update_takes_the_segment_lock_before_locking_segments() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let segment = gateway.post(&project, "/segments", &json!({"name": "s"})).await.expect(201);
@@ -299,6 +301,6 @@ async fn an_automation_that_a_segment_started_waits_for_a_change_of_segments_and
             format!("SET LOCAL lock_timeout = '2s'; SELECT FROM segment WHERE id = '{segment}' FOR UPDATE; COMMIT");
         gateway.sql.batch_execute(&locks).await.unwrap();
     };
-    let (answer, ()) = tokio::join!(gateway.put(&project, &path, &by_event), change);
-    assert_eq!(answer.expect(200)["triggerType"], "EVENT");
+    let (response, ()) = tokio::join!(gateway.put(&project, &path, &by_event), change);
+    assert_eq!(response.expect(200)["triggerType"], "EVENT");
 }

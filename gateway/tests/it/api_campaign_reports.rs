@@ -9,7 +9,7 @@ use crate::api_campaigns::{parts, path};
 use crate::fixture::Gateway;
 
 #[tokio::test]
-async fn a_report_counts_the_last_sending() {
+async fn report_counts_the_last_send() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let (segment, template) = parts(&gateway, &project).await;
@@ -39,7 +39,7 @@ async fn a_report_counts_the_last_sending() {
 }
 
 #[tokio::test]
-async fn a_report_tells_which_links_were_clicked_and_who_did_what_it_was_sent_for() {
+async fn report_shows_link_clicks_and_conversions() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let (segment, template) = parts(&gateway, &project).await;

@@ -8,7 +8,7 @@ use wire::send::DirectMessage;
 
 use crate::api_messages::{queued_by, row, used_two_days_ago};
 use crate::fixture::{Gateway, texts};
-use crate::people::Rows;
+use crate::rows::Rows;
 use crate::setup::Tenant;
 
 /// Creates a segment and an EMAIL template; returns their IDs.
@@ -36,7 +36,7 @@ async fn set_status(gateway: &Gateway, campaign: &Value, status: &str) {
 }
 
 #[tokio::test]
-async fn a_campaign_is_made_read_changed_and_deleted() {
+async fn campaign_can_be_created_read_updated_and_deleted() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let (segment, template) = parts(&gateway, &project).await;
@@ -74,7 +74,7 @@ async fn a_campaign_is_made_read_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn what_a_campaign_goes_by_must_be_there_and_fit() {
+async fn campaign_references_must_exist_and_match() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let (segment, email) = parts(&gateway, &project).await;
@@ -93,14 +93,14 @@ async fn what_a_campaign_goes_by_must_be_there_and_fit() {
     ] {
         let mut new = json!({"name": "n", "channel": "EMAIL", "segmentId": segment, "templateId": email});
         new.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-        let answer = gateway.post(&project, "/campaigns", &new).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]), "{change}: {}", answer.body);
+        let response = gateway.post(&project, "/campaigns", &new).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]), "{change}: {}", response.body);
     }
     assert_eq!(gateway.get(&project, "/campaigns").await.expect(200)["campaigns"], json!([]));
 }
 
 #[tokio::test]
-async fn a_state_forbids_what_would_change_what_is_sent() {
+async fn status_forbids_changes_to_what_is_sent() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let (segment, template) = parts(&gateway, &project).await;
@@ -125,9 +125,9 @@ async fn a_state_forbids_what_would_change_what_is_sent() {
     let push = self::template(&gateway, &project, "PUSH").await;
     assert_eq!(gateway.put(&project, &path, &json!({"channel": "PUSH", "templateId": push})).await.status, 409);
     // A replaced template and its replacement are both in use until the campaign ends.
-    let mended = self::template(&gateway, &project, "EMAIL").await;
-    gateway.put(&project, &path, &json!({"templateId": mended})).await.expect(200);
-    for used in [&template, &mended] {
+    let new_template = self::template(&gateway, &project, "EMAIL").await;
+    gateway.put(&project, &path, &json!({"templateId": new_template})).await.expect(200);
+    for used in [&template, &new_template] {
         let used = format!("/templates/{}", used.as_str().unwrap());
         assert_eq!(gateway.delete(&project, &used).await.status, 409, "{used}");
     }
@@ -139,7 +139,7 @@ async fn a_state_forbids_what_would_change_what_is_sent() {
 }
 
 #[tokio::test]
-async fn what_a_campaign_goes_by_stays_while_it_may_send() {
+async fn resources_in_use_by_a_campaign_cannot_be_deleted() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let (segment, template_id) = parts(&gateway, &project).await;
@@ -156,8 +156,12 @@ async fn what_a_campaign_goes_by_stays_while_it_may_send() {
         format!("/templates/{}", other.as_str().unwrap()),
     ];
     for path in &used {
-        let answer = gateway.delete(&project, path).await;
-        assert!(answer.status == 409 && answer.body["message"].as_str().unwrap().contains("Sale"), "{}", answer.body);
+        let response = gateway.delete(&project, path).await;
+        assert!(
+            response.status == 409 && response.body["message"].as_str().unwrap().contains("Sale"),
+            "{}",
+            response.body
+        );
     }
     set_status(&gateway, &campaign, "COMPLETED").await;
     for path in &used {
@@ -168,7 +172,7 @@ async fn what_a_campaign_goes_by_stays_while_it_may_send() {
 }
 
 #[tokio::test]
-async fn lists_are_newest_first_and_anothers_campaign_looks_like_none() {
+async fn lists_are_newest_first_and_foreign_campaigns_are_not_found() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let (segment, template) = parts(&gateway, &project).await;
@@ -183,20 +187,20 @@ async fn lists_are_newest_first_and_anothers_campaign_looks_like_none() {
     }
     let listed = gateway.get(&project, "/campaigns").await.expect(200);
     let owned = path(&listed["campaigns"][0]);
-    for answer in [
+    for response in [
         gateway.get(&other, &owned).await,
         gateway.put(&other, &owned, &json!({"name": "mine"})).await,
         gateway.delete(&other, &owned).await,
         gateway.get(&project, "/campaigns/not-an-id").await,
     ] {
-        assert_eq!(answer.status, 404);
+        assert_eq!(response.status, 404);
     }
     assert_eq!(gateway.get(&project, "/campaigns?status=sent").await.fields(), ["status"]);
     assert_eq!(gateway.get(&other, "/campaigns").await.expect(200)["campaigns"], json!([]));
 }
 
 #[tokio::test]
-async fn a_campaign_is_sent_paused_resumed_and_cancelled() {
+async fn campaign_can_be_sent_paused_resumed_and_cancelled() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let (segment, template) = parts(&gateway, &project).await;
@@ -204,27 +208,31 @@ async fn a_campaign_is_sent_paused_resumed_and_cancelled() {
     let campaign = gateway.post(&project, "/campaigns", &new).await.expect(201);
     let path = path(&campaign);
     let none = json!({});
-    let wish = |verb: &str| format!("{path}/{verb}");
+    let action = |verb: &str| format!("{path}/{verb}");
     for verb in ["pause", "resume", "cancel"] {
-        let answer = gateway.post(&project, &wish(verb), &none).await;
-        assert!(answer.status == 409 && answer.body["message"].as_str().unwrap().contains("DRAFT"), "{}", answer.body);
+        let response = gateway.post(&project, &action(verb), &none).await;
+        assert!(
+            response.status == 409 && response.body["message"].as_str().unwrap().contains("DRAFT"),
+            "{}",
+            response.body
+        );
     }
-    assert_eq!(gateway.post(&other, &wish("send"), &none).await.status, 404);
-    let sent = gateway.post(&project, &wish("send"), &none).await.expect(200);
+    assert_eq!(gateway.post(&other, &action("send"), &none).await.status, 404);
+    let sent = gateway.post(&project, &action("send"), &none).await.expect(200);
     assert_eq!((&sent["status"], &sent["recipients"]), (&json!("SENDING"), &json!(0)));
     assert!(sent["startedAt"].is_string());
-    assert_eq!(gateway.post(&project, &wish("send"), &none).await.status, 409);
+    assert_eq!(gateway.post(&project, &action("send"), &none).await.status, 409);
     for (verb, status) in [("pause", "PAUSED"), ("resume", "SENDING"), ("pause", "PAUSED")] {
-        assert_eq!(gateway.post(&project, &wish(verb), &none).await.expect(200)["status"], status);
+        assert_eq!(gateway.post(&project, &action(verb), &none).await.expect(200)["status"], status);
     }
     assert_eq!(gateway.delete(&project, &path).await.status, 409);
-    assert_eq!(gateway.post(&project, &wish("cancel"), &none).await.expect(200)["status"], "CANCELLED");
-    assert_eq!(gateway.post(&project, &wish("resume"), &none).await.status, 409);
-    let report = gateway.get(&project, &wish("report")).await.expect(200);
+    assert_eq!(gateway.post(&project, &action("cancel"), &none).await.expect(200)["status"], "CANCELLED");
+    assert_eq!(gateway.post(&project, &action("resume"), &none).await.status, 409);
+    let report = gateway.get(&project, &action("report")).await.expect(200);
     let expected = json!({"campaignId": campaign["id"], "status": "CANCELLED", "recipients": 0, "total": 0, "byStatus": {}, "variants": [],
         "links": [], "conversion": null, "winner": null});
     assert_eq!(report, expected);
-    assert_eq!(gateway.get(&other, &wish("report")).await.status, 404);
+    assert_eq!(gateway.get(&other, &action("report")).await.status, 404);
     gateway.delete(&project, &path).await.expect(200);
 
     let mut waits = new.clone();
@@ -241,23 +249,23 @@ async fn a_campaign_is_sent_paused_resumed_and_cancelled() {
     // The scheduler must check it before that local time is reached in the first time zone.
     let sql = "SELECT scheduled_at - look_at = interval '26 hours' FROM campaign WHERE id = $1";
     let id: uuid::Uuid = later["id"].as_str().unwrap().parse().unwrap();
-    let looked_at = async || gateway.sql.query_one(sql, &[&id]).await.unwrap().get::<_, Option<bool>>(0);
-    assert_eq!(looked_at().await, Some(true));
+    let is_checked_early = async || gateway.sql.query_one(sql, &[&id]).await.unwrap().get::<_, Option<bool>>(0);
+    assert_eq!(is_checked_early().await, Some(true));
     for verb in ["pause", "resume"] {
         gateway.post(&project, &format!("/campaigns/{id}/{verb}"), &none).await.expect(200);
     }
-    assert_eq!(looked_at().await, Some(true));
+    assert_eq!(is_checked_early().await, Some(true));
     assert_eq!(gateway.post(&project, &format!("/campaigns/{id}/send"), &none).await.expect(200)["status"], "SENDING");
 }
 
 /// Returns the content, the data and the template ID of a test message.
-fn told(message: &DirectMessage) -> (Value, Value, Value) {
+fn content_of(message: &DirectMessage) -> (Value, Value, Value) {
     let json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap();
     (json(&message.content), json(&message.data), json!(uuid("template", &message.template_id).unwrap()))
 }
 
 #[tokio::test]
-async fn a_test_goes_to_those_who_are_named_and_to_nobody_twice() {
+async fn test_is_sent_once_to_each_named_recipient() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let (segment, a) = parts(&gateway, &project).await;
@@ -299,8 +307,8 @@ async fn a_test_goes_to_those_who_are_named_and_to_nobody_twice() {
     assert_eq!(ids, texts(&first["messages"], "id"));
     assert!(messages.iter().all(|m| m.user_ids == [wire::event::id_bytes(ann)]));
     let data = json!({"campaign": {"id": campaign["id"], "name": "Sale"}});
-    assert_eq!(told(&messages[1]), (json!({"test": true}), data.clone(), b));
-    assert_eq!(told(&messages[2]), (json!({"test": true, "to": "ops@example.com"}), data, a));
+    assert_eq!(content_of(&messages[1]), (json!({"test": true}), data.clone(), b));
+    assert_eq!(content_of(&messages[2]), (json!({"test": true, "to": "ops@example.com"}), data, a));
 
     let one = gateway.post(&project, &path, &json!({"to": ["ops@example.com"], "variant": "B"})).await.expect(202);
     assert_eq!(texts(&one["messages"], "variant"), ["B"]);
@@ -320,7 +328,7 @@ async fn a_test_goes_to_those_who_are_named_and_to_nobody_twice() {
 }
 
 #[tokio::test]
-async fn a_repeated_test_whose_messages_were_removed_sends_nothing() {
+async fn repeated_test_with_deleted_messages_sends_nothing() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let (segment, template) = parts(&gateway, &project).await;

@@ -8,11 +8,11 @@ use testkit::eventually;
 
 use crate::api_messages::queued_by;
 use crate::fixture::Gateway;
-use crate::people::Rows;
+use crate::rows::Rows;
 use crate::setup::{Tenant, secs};
 
 #[tokio::test]
-async fn settings_are_kept_and_secrets_are_not_shown() {
+async fn settings_are_stored_and_secrets_are_not_returned() {
     let gateway = Gateway::start_with(&[("OUTBOUND_ALLOW", "127.0.0.0/8")]).await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let empty = gateway.get(&project, "/channels").await.expect(200);
@@ -55,7 +55,7 @@ async fn settings_are_kept_and_secrets_are_not_shown() {
 }
 
 #[tokio::test]
-async fn what_is_not_sent_stays_and_what_is_empty_goes() {
+async fn omitted_fields_are_kept_and_empty_fields_are_cleared() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let smtp = json!({
@@ -80,7 +80,7 @@ async fn what_is_not_sent_stays_and_what_is_empty_goes() {
 
 /// A caller who may change the settings must not obtain a secret by pointing the channel at their own server.
 #[tokio::test]
-async fn a_secret_does_not_follow_its_channel_to_another_address() {
+async fn secret_is_cleared_when_its_destination_changes() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let all = json!({
@@ -108,8 +108,8 @@ async fn a_secret_does_not_follow_its_channel_to_another_address() {
         let same = json!({"smtpHost": "smtp.example.com", "emailFromName": "Shop", "smsRateLimit": 5});
         assert_eq!(gateway.put(&project, "/channels", &same).await.expect(200), json!({"updated": true}));
         assert_eq!(secret(channel, name).await.as_deref(), Some("hunter2"));
-        let answer = gateway.put(&project, "/channels", &change).await.expect(200);
-        assert_eq!(answer, json!({"updated": true, "clearedSecrets": [name]}), "{change}");
+        let response = gateway.put(&project, "/channels", &change).await.expect(200);
+        assert_eq!(response, json!({"updated": true, "clearedSecrets": [name]}), "{change}");
         assert_eq!(secret(channel, name).await, None, "{change}");
         // A change that includes the secret keeps it.
         let mut whole = change.clone();
@@ -124,21 +124,21 @@ async fn a_secret_does_not_follow_its_channel_to_another_address() {
 }
 
 #[tokio::test]
-async fn a_password_is_not_saved_for_a_server_without_tls() {
+async fn password_is_rejected_for_a_server_without_tls() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let plain =
         json!({"smtpHost": "1.1.1.1", "smtpUsername": "mailer", "smtpPassword": "hunter2", "smtpSecurity": "none"});
-    let answer = gateway.put(&project, "/channels", &plain).await;
-    assert_eq!((answer.status, answer.fields()), (422, vec!["smtpSecurity"]));
+    let response = gateway.put(&project, "/channels", &plain).await;
+    assert_eq!((response.status, response.fields()), (422, vec!["smtpSecurity"]));
     gateway.put(&project, "/channels", &json!({"smtpHost": "1.1.1.1", "smtpSecurity": "none"})).await.expect(200);
-    let answer =
+    let response =
         gateway.put(&project, "/channels", &json!({"smtpUsername": "mailer", "smtpPassword": "hunter2"})).await;
-    assert_eq!(answer.status, 422);
+    assert_eq!(response.status, 422);
 }
 
 #[tokio::test]
-async fn a_providers_error_is_shown_until_the_next_change() {
+async fn provider_error_is_shown_until_the_next_change() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let sql = "UPDATE channel SET error = 'authentication failed' WHERE project_id = $1 AND channel = 'email'";
@@ -150,14 +150,14 @@ async fn a_providers_error_is_shown_until_the_next_change() {
 }
 
 #[tokio::test]
-async fn wrong_settings_change_nothing() {
+async fn invalid_settings_change_nothing() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let wrong = json!({"smsRateLimit": 0, "smtpPort": 70_000, "smtpHost": "localhost", "emailFromName": "Shop", "smtpHots": "x"});
-    let answer = gateway.put(&project, "/channels", &wrong).await;
-    let mut fields = answer.fields();
+    let response = gateway.put(&project, "/channels", &wrong).await;
+    let mut fields = response.fields();
     fields.sort_unstable();
-    assert_eq!((answer.status, fields), (422, vec!["smsRateLimit", "smtpHost", "smtpHots", "smtpPort"]));
+    assert_eq!((response.status, fields), (422, vec!["smsRateLimit", "smtpHost", "smtpHots", "smtpPort"]));
     assert_eq!(gateway.get(&project, "/channels").await.expect(200)["email"]["fromName"], Value::Null);
 }
 
@@ -181,40 +181,40 @@ async fn settle_test(
 }
 
 #[tokio::test]
-async fn a_test_is_a_real_message_and_reports_what_was_said() {
+async fn channel_test_sends_a_message_and_reports_the_outcome() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let to = json!({"to": "ann@example.com"});
-    let (answer, content) = tokio::join!(
+    let (response, content) = tokio::join!(
         gateway.post(&project, "/channels/email/test", &to),
         settle_test(&gateway, &project, Channel::Email, "failed", Some("misconfigured: 535 5.7.8 Bad credentials")),
     );
     assert_eq!((&content["test"], &content["to"]), (&json!(true), &json!("ann@example.com")));
-    let answer = answer.expect(200);
+    let response = response.expect(200);
     assert_eq!(
-        (&answer["success"], &answer["status"], &answer["provider"]),
+        (&response["success"], &response["status"], &response["provider"]),
         (&json!(false), &json!("failed"), &json!("smtp"))
     );
-    assert!(answer["reason"].as_str().unwrap().contains("535 5.7.8 Bad credentials"));
-    assert!(answer["advice"].as_str().unwrap().contains("smtpPassword"));
+    assert!(response["reason"].as_str().unwrap().contains("535 5.7.8 Bad credentials"));
+    assert!(response["advice"].as_str().unwrap().contains("smtpPassword"));
 
     let noted = "SELECT details ->> 'channel' FROM audit_log WHERE action = 'channel.tested'";
     assert_eq!(gateway.sql.query_one(noted, &[]).await.unwrap().get::<_, String>(0), "EMAIL");
 
     let ann = Rows { gateway: &gateway, project: project.id }.user("ann", None, None, 9).await;
     let user = json!({"userId": ann});
-    let (answer, _) = tokio::join!(
+    let (response, _) = tokio::join!(
         gateway.post(&project, "/channels/inApp/test", &user),
         settle_test(&gateway, &project, Channel::InApp, "sent", None),
     );
-    let answer = answer.expect(200);
-    assert_eq!((&answer["success"], &answer["advice"]), (&json!(true), &json!(null)));
+    let response = response.expect(200);
+    assert_eq!((&response["success"], &response["advice"]), (&json!(true), &json!(null)));
 
     for (path, body, field) in
         [("/channels/push/test", json!({"userId": "nobody"}), "userId"), ("/channels/email/test", json!({}), "to")]
     {
-        let answer = gateway.post(&project, path, &body).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+        let response = gateway.post(&project, path, &body).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]));
     }
     assert_eq!(gateway.post(&project, "/channels/fax/test", &to).await.status, 404);
 }

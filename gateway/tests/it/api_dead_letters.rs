@@ -11,7 +11,7 @@ use store_projects::members::Role;
 use uuid::Uuid;
 
 use crate::fixture::{Gateway, texts};
-use crate::people::Rows;
+use crate::rows::Rows;
 use crate::setup::Tenant;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -36,14 +36,14 @@ pub async fn item(gateway: &Gateway, project: &Tenant) -> Uuid {
 }
 
 async fn replay(gateway: &Gateway, project: &Tenant, which: Value) -> (u64, u64) {
-    let answer = gateway.post(project, "/dead-letters/replay", &which).await.expect(200);
-    let number = |name: &str| answer[name].as_u64().unwrap();
-    assert_eq!((number("replayed"), &answer["more"]), (number("messages") + number("items"), &json!(false)));
+    let response = gateway.post(project, "/dead-letters/replay", &which).await.expect(200);
+    let number = |name: &str| response[name].as_u64().unwrap();
+    assert_eq!((number("replayed"), &response["more"]), (number("messages") + number("items"), &json!(false)));
     (number("messages"), number("items"))
 }
 
 #[tokio::test]
-async fn what_failed_is_listed_narrowed_and_paged() {
+async fn dead_letters_are_listed_filtered_and_paged() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -89,7 +89,7 @@ async fn what_failed_is_listed_narrowed_and_paged() {
 }
 
 #[tokio::test]
-async fn another_try_goes_through_the_ledger_under_the_same_id() {
+async fn replay_requeues_the_message_under_the_same_id() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let id = failed(&gateway, &project, Uuid::from_u128(7), "EMAIL", "gave_up: 421").await;
@@ -115,7 +115,7 @@ async fn another_try_goes_through_the_ledger_under_the_same_id() {
 }
 
 #[tokio::test]
-async fn two_wishes_at_once_are_fulfilled_once() {
+async fn concurrent_replays_take_effect_once() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     for _ in 0..50 {
@@ -130,15 +130,15 @@ async fn two_wishes_at_once_are_fulfilled_once() {
 }
 
 #[tokio::test]
-async fn only_what_is_meant_is_tried_again() {
+async fn only_selected_dead_letters_are_replayed() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
-    let someone = Uuid::from_u128(7);
-    let foreign = failed(&gateway, &other, someone, "EMAIL", "gave_up: 421").await;
-    failed(&gateway, &project, someone, "EMAIL", "rejected: 550").await;
-    failed(&gateway, &project, someone, "EMAIL", "gave_up: 421").await;
-    failed(&gateway, &project, someone, "PUSH", "gave_up: 500").await;
-    failed(&gateway, &project, someone, "PUSH", "render_failed: line 1").await;
+    let user = Uuid::from_u128(7);
+    let foreign = failed(&gateway, &other, user, "EMAIL", "gave_up: 421").await;
+    failed(&gateway, &project, user, "EMAIL", "rejected: 550").await;
+    failed(&gateway, &project, user, "EMAIL", "gave_up: 421").await;
+    failed(&gateway, &project, user, "PUSH", "gave_up: 500").await;
+    failed(&gateway, &project, user, "PUSH", "render_failed: line 1").await;
     item(&gateway, &project).await;
     assert_eq!(replay(&gateway, &project, json!({"ids": [foreign]})).await, (0, 0));
     assert_eq!(replay(&gateway, &project, json!({"channel": "push", "reason": "gave_up"})).await, (1, 0));
@@ -158,7 +158,7 @@ async fn only_what_is_meant_is_tried_again() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_cancelled_campaign_is_sent_again() {
+async fn messages_of_a_cancelled_campaign_are_not_replayed() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let segment = gateway.post(&project, "/segments", &json!({"name": "s", "rules": []})).await.expect(201);

@@ -4,10 +4,10 @@ use kernel::ids::{self, IdSpace, derived_event_id};
 use serde_json::{Value, json};
 
 use crate::fixture::{Gateway, texts};
-use crate::people::Rows;
+use crate::rows::Rows;
 
 #[tokio::test]
-async fn an_event_is_shown_under_every_id_that_it_has() {
+async fn event_is_found_by_each_of_its_ids() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -40,7 +40,7 @@ async fn an_event_is_shown_under_every_id_that_it_has() {
 }
 
 #[tokio::test]
-async fn lists_are_newest_first_narrowed_and_counted() {
+async fn lists_are_newest_first_filtered_and_counted() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -73,7 +73,7 @@ async fn lists_are_newest_first_narrowed_and_counted() {
 }
 
 #[tokio::test]
-async fn a_merged_person_is_one() {
+async fn merged_users_share_their_events() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -94,7 +94,7 @@ async fn a_merged_person_is_one() {
 }
 
 #[tokio::test]
-async fn an_external_id_wins_over_an_internal_one() {
+async fn external_id_takes_precedence_over_internal_id() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -109,7 +109,7 @@ async fn an_external_id_wins_over_an_internal_one() {
 }
 
 #[tokio::test]
-async fn pages_and_cursors_meet_without_gap_or_repeat() {
+async fn pages_and_cursors_return_each_row_once() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -136,14 +136,14 @@ async fn pages_and_cursors_meet_without_gap_or_repeat() {
         ("page=101&limit=100", "page"),
         ("cursor=x", "cursor"),
     ] {
-        let answer = gateway.get(&project, &format!("/events?{query}")).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]), "{query}");
+        let response = gateway.get(&project, &format!("/events?{query}")).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]), "{query}");
     }
     assert_eq!(gateway.get(&project, "/events?page=%zz").await.status, 400);
 }
 
 #[tokio::test]
-async fn totals_of_a_person_are_exact_up_to_ten_thousand() {
+async fn user_totals_are_exact_up_to_ten_thousand() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -162,7 +162,7 @@ async fn totals_of_a_person_are_exact_up_to_ten_thousand() {
 }
 
 #[tokio::test]
-async fn a_backends_event_wins_over_one_of_a_public_key_with_its_id() {
+async fn backend_event_takes_precedence_over_a_public_keys() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -178,7 +178,7 @@ async fn a_backends_event_wins_over_one_of_a_public_key_with_its_id() {
 /// Covers an event from before row IDs were marked, a current one, and a public key's event
 /// whose ID happens to carry the mark.
 #[tokio::test]
-async fn an_event_with_a_derived_row_id_is_found_by_the_id_that_its_client_sent() {
+async fn event_with_a_derived_row_id_is_found_by_its_client_id() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -199,7 +199,7 @@ async fn an_event_with_a_derived_row_id_is_found_by_the_id_that_its_client_sent(
 }
 
 #[tokio::test]
-async fn a_deleted_event_is_gone_and_counted_no_more() {
+async fn deleted_event_is_not_found_or_counted() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -224,7 +224,7 @@ async fn a_deleted_event_is_gone_and_counted_no_more() {
 }
 
 #[tokio::test]
-async fn a_deleted_event_leaves_the_day_that_it_was_counted_by() {
+async fn deleted_event_is_subtracted_from_its_day() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let rows = Rows { gateway: &gateway, project: project.id };

@@ -10,16 +10,16 @@ use tokio::net::TcpStream;
 use uuid::Uuid;
 
 use crate::fixture::{Gateway, texts};
-use crate::people::{Rows, fill_people};
+use crate::rows::{Rows, fill_users};
 use crate::setup::{Tenant, secs};
 
 const DAY: i64 = 86_400;
 
 /// Returns the lines of an export.
 async fn export(gateway: &Gateway, project: &Tenant, path: &str) -> Vec<Value> {
-    let answer = gateway.call("GET", path).header("x-api-key", &project.secret).send("").await;
-    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/x-ndjson")), "{answer:?}");
-    answer.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let response = gateway.call("GET", path).header("x-api-key", &project.secret).send("").await;
+    assert_eq!((response.status, response.header("content-type")), (200, Some("application/x-ndjson")), "{response:?}");
+    response.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn field<'v>(lines: &'v [Value], field: &str) -> Vec<&'v str> {
@@ -27,7 +27,7 @@ fn field<'v>(lines: &'v [Value], field: &str) -> Vec<&'v str> {
 }
 
 #[tokio::test]
-async fn people_are_exported_as_the_list_shows_them() {
+async fn exported_users_match_the_list() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -54,8 +54,8 @@ async fn people_are_exported_as_the_list_shows_them() {
     assert_eq!(field(&export(&gateway, &project, &path).await, "externalId"), ["u1"]);
     assert_eq!(gateway.get(&other, &path).await.fields(), ["after"]);
     for (query, field) in [("filter=old", "filter"), ("after=5", "after")] {
-        let answer = gateway.get(&project, &format!("/users/export?{query}")).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+        let response = gateway.get(&project, &format!("/users/export?{query}")).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]));
     }
     let noted = "SELECT count(*) FROM audit_log WHERE project_id = $1 AND action = 'users.exported'";
     let noted: i64 = gateway.sql.query_one(noted, &[&project.id]).await.unwrap().get(0);
@@ -63,10 +63,10 @@ async fn people_are_exported_as_the_list_shows_them() {
 }
 
 #[tokio::test]
-async fn long_lists_are_exported_whole_and_compressed_when_asked() {
+async fn long_export_is_complete_and_compressed_on_request() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
-    fill_people(&gateway, &project, 12_000).await;
+    fill_users(&gateway, &project, 12_000).await;
     let all = export(&gateway, &project, "/users/export").await;
     let mut ids = field(&all, "id");
     assert!(
@@ -97,7 +97,7 @@ async fn long_lists_are_exported_whole_and_compressed_when_asked() {
 }
 
 #[tokio::test]
-async fn events_are_exported_as_the_list_shows_them() {
+async fn exported_events_match_the_list() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -144,7 +144,7 @@ async fn events_are_exported_as_the_list_shows_them() {
     assert_eq!(export(&gateway, &project, "/events/export?search=name_").await.len(), 30);
 }
 
-async fn unread(gateway: &Gateway, project: &Tenant) -> TcpStream {
+async fn unread_export(gateway: &Gateway, project: &Tenant) -> TcpStream {
     let mut stream = TcpStream::connect(gateway.addr()).await.unwrap();
     let head = format!("GET /api/v1/users/export HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\n\r\n", project.secret);
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -155,13 +155,13 @@ async fn unread(gateway: &Gateway, project: &Tenant) -> TcpStream {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_holds_nothing_of_the_database() {
+async fn slow_reader_holds_no_database_connection() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
-    fill_people(&gateway, &project, 150_000).await;
+    fill_users(&gateway, &project, 150_000).await;
     let mut clients = Vec::new();
     for _ in 0..2 {
-        clients.push(unread(&gateway, &project).await);
+        clients.push(unread_export(&gateway, &project).await);
     }
     let busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()";
     eventually_true("no query is running", secs(20), async || {
@@ -192,13 +192,13 @@ async fn a_client_that_does_not_read_holds_nothing_of_the_database() {
 }
 
 #[tokio::test]
-async fn an_export_ends_with_its_key() {
+async fn export_is_cut_off_when_its_key_is_revoked() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
-    fill_people(&gateway, &project, 150_000).await;
-    let mut reader = unread(&gateway, &project).await;
+    fill_users(&gateway, &project, 150_000).await;
+    let mut reader = unread_export(&gateway, &project).await;
     gateway.sql.execute("UPDATE api_key SET revoked_at = now()", &[]).await.unwrap();
-    gateway.app.auth.keys.forget_all();
+    gateway.app.auth.keys.invalidate_all();
     let mut read = Vec::new();
     // The connection is cut, with or without an error.
     let _ = reader.read_to_end(&mut read).await;

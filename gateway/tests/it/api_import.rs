@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use wire::event::{Body, IngestItem};
 
-use crate::fixture::{Answer, Gateway};
+use crate::fixture::{ApiResponse, Gateway};
 use crate::setup::{Tenant, secs};
 
 const NDJSON: (&str, &str) = ("content-type", "application/x-ndjson");
@@ -20,7 +20,7 @@ async fn import(
     query: &str,
     headers: &[(&str, &str)],
     body: impl Into<bytes::Bytes>,
-) -> Answer {
+) -> ApiResponse {
     gateway.send("POST", &format!("/users/import{query}"), &project.secret, headers, body).await
 }
 
@@ -44,7 +44,7 @@ async fn names(gateway: &Gateway) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn lines_and_rows_become_what_identify_says() {
+async fn ndjson_and_csv_imports_match_identify() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     gateway.applied_up_to(1_000).await;
@@ -81,7 +81,7 @@ async fn lines_and_rows_become_what_identify_says() {
 }
 
 #[tokio::test]
-async fn a_bad_line_costs_no_other_and_is_named() {
+async fn invalid_line_is_reported_and_others_are_imported() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     gateway.applied_up_to(1_000).await;
@@ -105,12 +105,12 @@ async fn a_bad_line_costs_no_other_and_is_named() {
     let shown = import(&gateway, &project, "", &[CSV], format!("user_id,n:number\n{rows}")).await.expect(200);
     assert_eq!((&shown["imported"], &shown["failed"], &shown["errorsOmitted"]), (&json!(10), &json!(120), &json!(20)));
     assert_eq!(shown["errors"].as_array().unwrap().len(), 100);
-    let message = "must have 2 columns as the header does, not 1";
+    let message = "must have 2 columns like the header, not 1";
     assert_eq!(shown["errors"][0], json!({"line": 3, "field": "line", "message": message}));
 }
 
 #[tokio::test]
-async fn bodies_that_nobody_can_read() {
+async fn unreadable_bodies_are_rejected() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     gateway.applied_up_to(1_000).await;
@@ -139,21 +139,21 @@ async fn bodies_that_nobody_can_read() {
         ("?fromLine=0", &[NDJSON, ("idempotency-key", "k")], one, 422, Some("fromLine")),
         ("?fromLine=2", &[NDJSON, ("idempotency-key", "k")], one, 409, None),
     ] {
-        let answer = import(&gateway, &project, query, headers, body.to_vec()).await;
+        let response = import(&gateway, &project, query, headers, body.to_vec()).await;
         assert_eq!(
-            (answer.status, answer.fields()),
+            (response.status, response.fields()),
             (status, field.into_iter().collect()),
             "{headers:?}: {}",
-            answer.body
+            response.body
         );
     }
     assert!(gateway.items().await.is_empty());
     // Decompresses to 100 MiB without a profile in it.
     let bomb = zipped(&vec![b' '; 100 << 20]);
-    let answer = import(&gateway, &project, "", &[NDJSON, GZIP], bomb).await.expect(200);
-    assert_eq!((&answer["imported"], &answer["failed"]), (&json!(0), &json!(1)));
-    let answer = import(&gateway, &project, "", &[NDJSON, GZIP], zipped(one)).await.expect(200);
-    assert_eq!(answer["imported"], json!(1));
+    let response = import(&gateway, &project, "", &[NDJSON, GZIP], bomb).await.expect(200);
+    assert_eq!((&response["imported"], &response["failed"]), (&json!(0), &json!(1)));
+    let response = import(&gateway, &project, "", &[NDJSON, GZIP], zipped(one)).await.expect(200);
+    assert_eq!(response["imported"], json!(1));
 }
 
 /// A request whose body is still being sent.
@@ -175,10 +175,10 @@ impl Sending {
         self.0.write_all(text.as_bytes()).await.unwrap();
     }
 
-    async fn answer(mut self) -> String {
-        let mut answer = String::new();
-        self.0.read_to_string(&mut answer).await.unwrap();
-        answer
+    async fn response(mut self) -> String {
+        let mut response = String::new();
+        self.0.read_to_string(&mut response).await.unwrap();
+        response
     }
 }
 
@@ -187,7 +187,7 @@ async fn status(gateway: &Gateway, project: &Tenant, key: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_import_that_broke_off_goes_on_where_it_was() {
+async fn interrupted_import_resumes_at_its_next_line() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     gateway.applied_up_to(100_000).await;
@@ -237,7 +237,7 @@ async fn last_sequence(gateway: &Gateway) -> i64 {
 }
 
 #[tokio::test]
-async fn imports_give_way_to_what_is_not_recorded_yet() {
+async fn import_waits_until_published_lines_are_recorded() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     gateway.applied_up_to(0).await;
@@ -257,7 +257,7 @@ async fn imports_give_way_to_what_is_not_recorded_yet() {
 }
 
 #[tokio::test]
-async fn only_so_many_imports_run_at_once() {
+async fn concurrent_imports_are_limited() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     gateway.applied_up_to(100_000).await;
@@ -279,7 +279,7 @@ async fn only_so_many_imports_run_at_once() {
 }
 
 #[tokio::test]
-async fn a_body_that_stalls_is_given_up_and_says_where_it_stood() {
+async fn stalled_import_is_aborted_and_reports_its_next_line() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     gateway.applied_up_to(100_000).await;
@@ -289,10 +289,10 @@ async fn a_body_that_stalls_is_given_up_and_says_where_it_stood() {
         sending.send(&lines(n * 500, n * 500 + 500)).await;
         tokio::time::sleep(secs(3)).await;
     }
-    let answer = sending.answer().await;
-    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    let response = sending.response().await;
+    assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
     let shown = gateway.get(&project, "/users/import/k").await.expect(200);
     let (id, next) = (shown["id"].as_str().unwrap(), shown["nextLine"].as_u64().unwrap());
-    assert!(answer.contains(id) && answer.contains(&format!("fromLine={next}")), "{answer}");
+    assert!(response.contains(id) && response.contains(&format!("fromLine={next}")), "{response}");
     assert_eq!((shown["status"].as_str(), next > 1_000), (Some("interrupted"), true), "{shown}");
 }

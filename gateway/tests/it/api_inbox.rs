@@ -5,12 +5,12 @@ mod stream;
 use kernel::ids;
 use serde_json::{Value, json};
 use store_projects::projects;
-use store_sending::inbox::{self, Arrival};
+use store_sending::inbox::{self, NewInboxItem};
 use uuid::Uuid;
 
 use crate::fixture::{Gateway, texts};
 use crate::identity::hash;
-use crate::people::Rows;
+use crate::rows::Rows;
 use crate::setup::{Tenant, master_keys};
 
 /// Inserts an in-app message as worker-delivery does, into the ledger and the inbox; returns its ID.
@@ -20,7 +20,7 @@ pub async fn deliver(gateway: &Gateway, project: &Tenant, user: Uuid, title: &st
                VALUES ($1, $2, $3, 'IN_APP', 'direct', 'sent', now(), now(), now())";
     gateway.sql.execute(sql, &[&project.id, &id, &user]).await.unwrap();
     let db = gateway.app.store.connection().await.unwrap();
-    let arrival = Arrival { id, user_id: user, title, body: "<p>B</p>" };
+    let arrival = NewInboxItem { id, user_id: user, title, body: "<p>B</p>" };
     assert!(inbox::put(&db, project.id, arrival, gateway.app.clock.now()).await.unwrap());
     gateway.app.bus.client.publish(gateway.app.bus.names.inbox(project.id, user), "".into()).await.unwrap();
     id
@@ -33,7 +33,7 @@ pub async fn proof(gateway: &Gateway, project: &Tenant, user: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_person_reads_their_own_messages_newest_first() {
+async fn inbox_lists_own_messages_newest_first() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -75,13 +75,13 @@ async fn a_person_reads_their_own_messages_newest_first() {
         ("user_id=ann&cursor=x", "cursor"),
         ("user_id=ann&unread=maybe", "unread"),
     ] {
-        let answer = gateway.get(&project, &format!("/inbox?{query}")).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]), "{query}");
+        let response = gateway.get(&project, &format!("/inbox?{query}")).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]), "{query}");
     }
 }
 
 #[tokio::test]
-async fn with_a_public_key_the_user_is_always_proven() {
+async fn public_key_always_needs_proof_of_the_user() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -93,8 +93,8 @@ async fn with_a_public_key_the_user_is_always_proven() {
         [("GET", "/inbox".to_owned()), ("GET", "/inbox/stream".to_owned()), ("POST", format!("/inbox/{id}/read"))]
     {
         for wrong in ["", "&user_hash=", "&user_hash=00", &format!("&user_hash={bobs}")] {
-            let answer = gateway.send(method, &format!("{path}?user_id=ann{wrong}"), &project.public, &[], "").await;
-            assert_eq!(answer.status, 403, "{method} {path} {wrong}");
+            let response = gateway.send(method, &format!("{path}?user_id=ann{wrong}"), &project.public, &[], "").await;
+            assert_eq!(response.status, 403, "{method} {path} {wrong}");
         }
     }
     let query = format!("user_id=ann&user_hash={right}");
@@ -105,7 +105,7 @@ async fn with_a_public_key_the_user_is_always_proven() {
 }
 
 #[tokio::test]
-async fn a_proven_id_is_an_external_one_even_if_it_equals_an_internal_id() {
+async fn proven_id_is_never_matched_as_an_internal_id() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let ann = Rows { gateway: &gateway, project: project.id }.user("ann", None, None, 9).await;
@@ -119,7 +119,7 @@ async fn a_proven_id_is_an_external_one_even_if_it_equals_an_internal_id() {
 }
 
 #[tokio::test]
-async fn what_is_read_counts_as_opened_and_stays_so() {
+async fn reading_marks_the_message_as_opened() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -128,8 +128,8 @@ async fn what_is_read_counts_as_opened_and_stays_so() {
     let read = async |id: Uuid, user: &str| {
         gateway.post(&project, &format!("/inbox/{id}/read?user_id={user}"), &json!({})).await
     };
-    for answer in [read(first, "bob").await, read(first, "nobody").await, read(Uuid::from_u128(1), "ann").await] {
-        assert_eq!(answer.status, 404);
+    for response in [read(first, "bob").await, read(first, "nobody").await, read(Uuid::from_u128(1), "ann").await] {
+        assert_eq!(response.status, 404);
     }
     let item = read(first, "ann").await.expect(200);
     assert_eq!(read(first, "ann").await.expect(200), item, "the first time counts");

@@ -12,7 +12,7 @@ use crate::setup::{self, MB, bus_config, secs};
 const EVENT: &str = r#"{"event":"e","user_id":"u"}"#;
 
 #[tokio::test]
-async fn a_key_is_shown_once_listed_and_revoked() {
+async fn key_is_returned_once_listed_and_revoked() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -42,7 +42,7 @@ async fn a_key_is_shown_once_listed_and_revoked() {
 }
 
 #[tokio::test]
-async fn a_key_revoked_at_one_gateway_is_refused_by_another_within_a_second() {
+async fn key_revoked_at_one_gateway_is_rejected_by_others_within_a_second() {
     let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
     let here = Gateway::start_on(&database, &nats).await;
     let bus = bus_config(nats.url(), nats.prefix(), 16 * MB);
@@ -62,7 +62,7 @@ async fn a_key_revoked_at_one_gateway_is_refused_by_another_within_a_second() {
 }
 
 #[tokio::test]
-async fn when_a_key_was_used_is_written_once_a_minute_by_all_gateways_together() {
+async fn last_use_of_a_key_is_written_once_a_minute_across_gateways() {
     let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
     let here = Gateway::start_on(&database, &nats).await;
     let there = Gateway::start_on(&database, &nats).await;
@@ -84,7 +84,7 @@ async fn when_a_key_was_used_is_written_once_a_minute_by_all_gateways_together()
     assert_eq!(used().await, first);
     let sql = "UPDATE api_key SET last_used_at = last_used_at - interval '61 seconds'";
     here.sql.execute(sql, &[]).await.unwrap();
-    there.app.auth.keys.forget_all();
+    there.app.auth.keys.invalidate_all();
     there.get(&project, "/templates").await.expect(200);
     last_used::write(&there.app.auth).await.unwrap();
     assert!(used().await[0] >= first[0], "{first:?}");
@@ -96,15 +96,15 @@ async fn when_a_key_was_used_is_written_once_a_minute_by_all_gateways_together()
 }
 
 #[tokio::test]
-async fn a_repeated_request_makes_one_key_and_does_not_tell_it_again() {
+async fn repeated_request_creates_one_key_without_returning_it_again() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
     let make = async |key: &str| {
         let call = gateway.call_as(&admin, "POST", "/api-keys").header("idempotency-key", key);
-        let answer = call.header("content-type", "application/json").send(r#"{"name": "backend"}"#).await;
-        assert_eq!(answer.status, 201, "{}", answer.text);
-        answer.json()
+        let response = call.header("content-type", "application/json").send(r#"{"name": "backend"}"#).await;
+        assert_eq!(response.status, 201, "{}", response.text);
+        response.json()
     };
     let (first, again) = (make("k1").await, make("k1").await);
     assert!(first["key"].is_string() && again["key"].is_null(), "{again}");
@@ -117,7 +117,7 @@ async fn a_repeated_request_makes_one_key_and_does_not_tell_it_again() {
 }
 
 #[tokio::test]
-async fn bad_input_is_named() {
+async fn invalid_input_is_reported() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -128,12 +128,12 @@ async fn bad_input_is_named() {
         (json!({"name": "n", "type": 5}), vec!["type"]),
         (json!({"name": "n", "scopes": []}), vec!["scopes"]),
     ] {
-        let answer = gateway.post_as(&admin, "/api-keys", &body).await;
-        assert_eq!((answer.status, answer.fields()), (422, fields), "{body}");
+        let response = gateway.post_as(&admin, "/api-keys", &body).await;
+        assert_eq!((response.status, response.fields()), (422, fields), "{body}");
     }
     for body in [json!({}), json!({"id": 5}), json!({"id": "nonsense"}), json!({"id": ""})] {
-        let answer = gateway.send_as(&admin, "DELETE", "/api-keys", body.to_string()).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec!["id"]), "{body}");
+        let response = gateway.send_as(&admin, "DELETE", "/api-keys", body.to_string()).await;
+        assert_eq!((response.status, response.fields()), (422, vec!["id"]), "{body}");
     }
     assert_eq!(gateway.send_as(&admin, "DELETE", "/api-keys", "").await.status, 400);
 }

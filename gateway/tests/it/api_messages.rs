@@ -13,7 +13,7 @@ use wire::event::uuid;
 use wire::send::{DirectMessage, SendChunk};
 
 use crate::fixture::{Gateway, texts};
-use crate::people::Rows;
+use crate::rows::Rows;
 use crate::setup::Tenant;
 
 /// Takes the queued messages of the direct mail lane; each is returned once.
@@ -42,8 +42,8 @@ fn mail(user: &str) -> Value {
 }
 
 async fn send_with(gateway: &Gateway, project: &Tenant, header: (&str, &str), body: &Value) -> (u16, Value) {
-    let answer = gateway.send("POST", "/messages", &project.secret, &[header], body.to_string()).await;
-    (answer.status, answer.body)
+    let response = gateway.send("POST", "/messages", &project.secret, &[header], body.to_string()).await;
+    (response.status, response.body)
 }
 
 /// Inserts a message row as worker-delivery does.
@@ -66,7 +66,7 @@ pub async fn used_two_days_ago(gateway: &Gateway, project: &Tenant) -> Uuid {
 }
 
 #[tokio::test]
-async fn a_message_is_in_the_stream_when_it_is_accepted() {
+async fn accepted_message_is_in_the_stream() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let body = gateway.post(&project, "/messages", &mail("u1")).await.expect(202);
@@ -90,7 +90,7 @@ async fn a_message_is_in_the_stream_when_it_is_accepted() {
 }
 
 #[tokio::test]
-async fn a_mail_in_mjml_is_compiled_and_read_as_it_was_written() {
+async fn mjml_is_compiled_and_returned_as_written() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let mjml = "<!-- hi --><mjml><mj-body><mj-section><mj-column><mj-text>Hi {{ user.name }}</mj-text></mj-column></mj-section></mj-body></mjml>";
@@ -122,7 +122,7 @@ async fn a_mail_in_mjml_is_compiled_and_read_as_it_was_written() {
 }
 
 #[tokio::test]
-async fn a_push_takes_the_lane_of_its_channel() {
+async fn push_is_published_on_its_channels_lane() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let push = json!({"user_id": "u1", "channel": "push", "content": {"title": "T", "body": "B"}});
@@ -146,7 +146,7 @@ async fn a_push_takes_the_lane_of_its_channel() {
 }
 
 #[tokio::test]
-async fn a_repeat_under_the_same_key_is_the_same_message() {
+async fn repeated_idempotency_key_returns_the_same_message() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let key = ("idempotency-key", "reset-1");
@@ -161,7 +161,7 @@ async fn a_repeat_under_the_same_key_is_the_same_message() {
 }
 
 #[tokio::test]
-async fn a_key_whose_message_was_removed_sends_nothing() {
+async fn idempotency_key_of_a_deleted_message_sends_nothing() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let key = ("idempotency-key", "reset-1");
@@ -180,7 +180,7 @@ async fn a_key_whose_message_was_removed_sends_nothing() {
 }
 
 #[tokio::test]
-async fn a_template_must_be_there_and_of_the_channel() {
+async fn template_must_exist_and_match_the_channel() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let mut made = Vec::new();
@@ -191,9 +191,9 @@ async fn a_template_must_be_there_and_of_the_channel() {
     let with = |id: &Value| json!({"userId": "u1", "channel": "EMAIL", "templateId": id});
     gateway.post(&project, "/messages", &with(&made[0])).await.expect(202);
     for id in [&made[1], &made[2], &json!(Uuid::from_u128(1)), &json!("x")] {
-        let answer = gateway.post(&project, "/messages", &with(id)).await;
-        assert_eq!(answer.status, 422, "{id}");
-        assert!(answer.fields().contains(&"templateId"), "{}", answer.body);
+        let response = gateway.post(&project, "/messages", &with(id)).await;
+        assert_eq!(response.status, 422, "{id}");
+        assert!(response.fields().contains(&"templateId"), "{}", response.body);
     }
     let messages = queued(&gateway).await;
     assert_eq!(messages.len(), 1);
@@ -204,7 +204,7 @@ async fn a_template_must_be_there_and_of_the_channel() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_sent_is_refused() {
+async fn unsendable_messages_are_rejected() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     for (field, value) in [
@@ -216,14 +216,14 @@ async fn what_cannot_be_sent_is_refused() {
     ] {
         let mut body = mail("u1");
         body[field] = value;
-        let answer = gateway.post(&project, "/messages", &body).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+        let response = gateway.post(&project, "/messages", &body).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]));
     }
     assert!(queued(&gateway).await.is_empty());
 }
 
 #[tokio::test]
-async fn waiting_answers_with_the_outcome_or_when_time_is_up() {
+async fn waiting_returns_the_outcome_or_times_out() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let started = Instant::now();
@@ -244,7 +244,7 @@ async fn waiting_answers_with_the_outcome_or_when_time_is_up() {
 }
 
 #[tokio::test]
-async fn the_ledger_is_listed() {
+async fn messages_are_listed_and_filtered() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -298,7 +298,7 @@ async fn the_ledger_is_listed() {
         assert_eq!(gateway.get(&other, path).await.status, 404);
     }
     for (query, field) in [("channel=fax", "channel"), ("status=gone", "status"), ("page=0", "page")] {
-        let answer = gateway.get(&project, &format!("/messages?{query}")).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+        let response = gateway.get(&project, &format!("/messages?{query}")).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]));
     }
 }

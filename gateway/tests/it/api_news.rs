@@ -9,7 +9,7 @@ fn id(made: &Value) -> String {
 }
 
 #[tokio::test]
-async fn an_item_is_made_read_changed_and_deleted() {
+async fn item_can_be_created_read_updated_and_deleted() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let made = gateway.post(&project, "/news", &json!({"title": "Hello", "body": "<b>New</b>"})).await.expect(201);
@@ -25,17 +25,17 @@ async fn an_item_is_made_read_changed_and_deleted() {
     assert_eq!(gateway.get(&project, &path).await.expect(200), changed);
 
     assert_eq!(gateway.delete(&project, &path).await.expect(200), json!({"deleted": true}));
-    for answer in [
+    for response in [
         gateway.get(&project, &path).await,
         gateway.put(&project, &path, &json!({"title": "t"})).await,
         gateway.delete(&project, &path).await,
     ] {
-        assert_eq!(answer.status, 404);
+        assert_eq!(response.status, 404);
     }
 }
 
 #[tokio::test]
-async fn clients_see_what_is_published() {
+async fn feed_shows_published_items_only() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let mut ids = Vec::new();
@@ -56,8 +56,8 @@ async fn clients_see_what_is_published() {
     assert_eq!(texts(&listed["items"], "title"), ["c", "b", "a"]);
 
     for (query, field) in [("?limit=101", "limit"), ("?limit=0", "limit"), ("?cursor=x", "cursor")] {
-        let answer = gateway.get(&project, &format!("/feed{query}")).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+        let response = gateway.get(&project, &format!("/feed{query}")).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]));
     }
     for path in ["/news", &format!("/news/{}", ids[2])] {
         assert_eq!(gateway.send("GET", path, &project.public, &[], "").await.status, 403);
@@ -65,18 +65,21 @@ async fn clients_see_what_is_published() {
 }
 
 #[tokio::test]
-async fn anothers_item_looks_like_none() {
+async fn foreign_item_is_not_found() {
     let gateway = Gateway::start().await;
     let (owner, other) = (gateway.project().await, gateway.project().await);
     let new = json!({"title": "t", "body": "b", "published": true});
     let path = format!("/news/{}", id(&gateway.post(&owner, "/news", &new).await.expect(201)));
     for path in [path.as_str(), "/news/00000000-0000-7000-8000-000000000000", "/news/not-an-id"] {
-        for answer in [
+        for response in [
             gateway.get(&other, path).await,
             gateway.put(&other, path, &json!({"title": "mine"})).await,
             gateway.delete(&other, path).await,
         ] {
-            assert_eq!((answer.status, &answer.body["message"]), (404, &json!("no such news item in this project")));
+            assert_eq!(
+                (response.status, &response.body["message"]),
+                (404, &json!("no such news item in this project"))
+            );
         }
     }
     assert_eq!(gateway.get(&other, "/feed").await.expect(200)["items"], json!([]));
@@ -84,7 +87,7 @@ async fn anothers_item_looks_like_none() {
 }
 
 #[tokio::test]
-async fn a_key_makes_one_item() {
+async fn idempotency_key_creates_one_item() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let new = json!({"title": "t", "body": "b"}).to_string();

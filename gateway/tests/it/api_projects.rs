@@ -10,7 +10,7 @@ use crate::invitations::operator_token;
 use crate::setup::{master_keys, secs};
 
 #[tokio::test]
-async fn whoever_makes_a_project_is_its_admin() {
+async fn project_creator_becomes_its_admin() {
     let gateway = Gateway::start().await;
     let first = gateway.project().await;
     let member = gateway.log_in(&first, Role::Member).await;
@@ -32,7 +32,7 @@ async fn whoever_makes_a_project_is_its_admin() {
 }
 
 #[tokio::test]
-async fn settings_change_and_members_see_no_secrets() {
+async fn settings_can_change_and_members_see_no_secrets() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -50,8 +50,8 @@ async fn settings_change_and_members_see_no_secrets() {
     assert_eq!((&changed["name"], &changed["timezone"]), (&json!("Shop"), &json!("UTC")));
     // The new limit reaches cached keys.
     eventually(secs(1), async || {
-        let answer = gateway.call("GET", "/templates").header("x-api-key", &project.secret).send("").await;
-        let limit = answer.header("ratelimit-limit").map(str::to_owned);
+        let response = gateway.call("GET", "/templates").header("x-api-key", &project.secret).send("").await;
+        let limit = response.header("ratelimit-limit").map(str::to_owned);
         if limit.as_deref() == Some("7") { Ok(()) } else { Err(limit) }
     })
     .await;
@@ -60,14 +60,14 @@ async fn settings_change_and_members_see_no_secrets() {
     assert_eq!(log["entries"][0]["details"], differences);
     for (body, field) in [(json!({"name": ""}), "name"), (json!({"rateLimit": 0}), "rateLimit"), (json!({"x": 1}), "x")]
     {
-        let answer = gateway.put_as(&admin, &path, &body).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+        let response = gateway.put_as(&admin, &path, &body).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]));
     }
     assert_eq!(gateway.get_as(&admin, "/projects/nonsense").await.status, 404);
 }
 
 #[tokio::test]
-async fn a_rotated_webhook_secret_goes_on_for_a_day() {
+async fn rotated_webhook_secret_stays_valid_for_a_day() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -86,7 +86,7 @@ async fn a_rotated_webhook_secret_goes_on_for_a_day() {
 }
 
 #[tokio::test]
-async fn a_rotated_signing_secret_goes_on_signing_for_a_day() {
+async fn rotated_signing_secret_signs_for_another_day() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -108,7 +108,7 @@ async fn a_rotated_signing_secret_goes_on_signing_for_a_day() {
 }
 
 #[tokio::test]
-async fn the_audit_log_is_paged() {
+async fn audit_log_is_paged() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -132,7 +132,7 @@ async fn the_audit_log_is_paged() {
 }
 
 #[tokio::test]
-async fn a_deleted_project_is_gone_at_every_gateway_within_a_second() {
+async fn deleted_project_is_not_found_at_any_gateway_within_a_second() {
     let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
     let here = Gateway::start_on(&database, &nats).await;
     let there = Gateway::start_on(&database, &nats).await;
@@ -150,8 +150,8 @@ async fn a_deleted_project_is_gone_at_every_gateway_within_a_second() {
     for (body, field) in
         [(json!({}), "name"), (json!({"name": "Tset"}), "name"), (json!({"name": "Test", "x": 1}), "x")]
     {
-        let answer = delete(&admin, body).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+        let response = delete(&admin, body).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]));
     }
     assert_eq!(delete(&member, json!({"name": "Test"})).await.status, 403);
     assert_eq!(here.get_as(&admin, &path).await.expect(200)["name"], "Test");
@@ -175,7 +175,7 @@ async fn a_deleted_project_is_gone_at_every_gateway_within_a_second() {
 }
 
 #[tokio::test]
-async fn the_operator_can_keep_the_creation_of_projects_for_themselves() {
+async fn operator_can_restrict_project_creation() {
     let gateway = Gateway::start_with(&[("PROJECT_CREATION", "operator")]).await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -186,7 +186,7 @@ async fn the_operator_can_keep_the_creation_of_projects_for_themselves() {
 }
 
 #[tokio::test]
-async fn a_repeated_request_makes_one_project() {
+async fn repeated_request_creates_one_project() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let (ada, bob) = (gateway.log_in(&project, Role::Admin).await, gateway.log_in(&project, Role::Admin).await);
@@ -199,7 +199,7 @@ async fn a_repeated_request_makes_one_project() {
     assert_eq!(first.json(), again.json());
     assert_eq!(gateway.get_as(&ada, "/projects").await.expect(200)["projects"].as_array().unwrap().len(), 2);
     // Another key, or the same key from another account, creates another project.
-    let id = |answer: &crate::http::Answer| answer.json()["id"].clone();
+    let id = |response: &crate::http::HttpResponse| response.json()["id"].clone();
     let (other, bobs) = (make(&ada, "k2").await, make(&bob, "k").await);
     assert!(id(&other) != id(&first) && id(&bobs) != id(&first));
     let path = format!("/projects/{}", id(&first).as_str().unwrap());

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use wire::event::{Body, IngestBatch, IngestItem};
 
 use crate::fixture::{Gateway, texts};
-use crate::people::Rows;
+use crate::rows::Rows;
 
 const AUTH: &str = "CQkJCQkJCQkJCQkJCQkJCQ";
 
@@ -29,7 +29,7 @@ async fn stored(gateway: &Gateway) -> Vec<(String, IngestItem)> {
 }
 
 #[tokio::test]
-async fn a_registration_goes_ahead_of_what_its_person_does_next() {
+async fn registration_precedes_the_users_later_events() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let json = [("content-type", "application/json")];
@@ -48,8 +48,8 @@ async fn a_registration_goes_ahead_of_what_its_person_does_next() {
 
     let stored = stored(&gateway).await;
     let users: Vec<Option<&str>> = stored.iter().map(|(_, item)| item.user_id.as_deref()).collect();
-    let people = ["a", "b", "c", "d"].map(Some);
-    assert_eq!(users, [&people[..], &[None], &people[..]].concat());
+    let identified = ["a", "b", "c", "d"].map(Some);
+    assert_eq!(users, [&identified[..], &[None], &identified[..]].concat());
     for ((device, _), (event, _)) in stored[..4].iter().zip(&stored[5..]) {
         assert_eq!(device, event, "a user's device and events use the same partition");
     }
@@ -63,7 +63,7 @@ async fn a_registration_goes_ahead_of_what_its_person_does_next() {
 }
 
 #[tokio::test]
-async fn tokens_are_checked() {
+async fn invalid_tokens_are_rejected() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     for (body, fields) in [
@@ -73,18 +73,18 @@ async fn tokens_are_checked() {
         (json!({"user_id": "u", "token": subscription("http://push.example/1"), "platform": "WEB"}), &["token"]),
         (json!({"user_id": "u", "token": "", "platform": "IOS"}), &["token"]),
     ] {
-        let answer = gateway.post(&project, "/push-tokens", &body).await;
-        assert_eq!((answer.status, answer.fields()), (422, fields.to_vec()), "{body}");
+        let response = gateway.post(&project, "/push-tokens", &body).await;
+        assert_eq!((response.status, response.fields()), (422, fields.to_vec()), "{body}");
     }
     let json = [("content-type", "application/json")];
-    let answer = gateway.send("DELETE", "/push-tokens", &project.secret, &json, "{}").await;
-    assert_eq!((answer.status, answer.fields()), (422, vec!["token"]));
+    let response = gateway.send("DELETE", "/push-tokens", &project.secret, &json, "{}").await;
+    assert_eq!((response.status, response.fields()), (422, vec!["token"]));
     assert_eq!(gateway.send("POST", "/push-tokens", "pk_live_none", &json, "{}").await.status, 401);
     assert!(stored(&gateway).await.is_empty());
 }
 
 #[tokio::test]
-async fn each_project_has_a_key_of_its_own_for_good() {
+async fn each_project_keeps_its_own_vapid_key() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let read = async |key: &str| gateway.send("GET", "/push-tokens", key, &[], "").await.expect(200);
@@ -105,7 +105,7 @@ async fn each_project_has_a_key_of_its_own_for_good() {
 }
 
 #[tokio::test]
-async fn a_person_is_shown_with_their_devices() {
+async fn user_is_shown_with_their_devices() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let rows = Rows { gateway: &gateway, project: project.id };

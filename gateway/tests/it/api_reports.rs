@@ -4,7 +4,7 @@ use kernel::ids::ProjectId;
 use serde_json::{Value, json};
 
 use crate::fixture::Gateway;
-use crate::people::Rows;
+use crate::rows::Rows;
 
 const DAY: i64 = 86_400;
 
@@ -29,7 +29,7 @@ fn of_day(report: &Value, from_last: usize) -> &Value {
 }
 
 #[tokio::test]
-async fn a_range_is_added_up() {
+async fn report_sums_its_range() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     for (days_ago, name, count) in [(0, "a", 5), (0, "b", 1), (6, "b", 7), (7, "c", 100), (29, "c", 20), (89, "d", 1)] {
@@ -68,7 +68,7 @@ async fn a_range_is_added_up() {
 }
 
 #[tokio::test]
-async fn only_what_is_asked_for_is_told() {
+async fn report_contains_requested_metrics_only() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let report = gateway.get(&project, "/reports?metrics=events").await.expect(200);
@@ -79,14 +79,14 @@ async fn only_what_is_asked_for_is_told() {
     assert!(report.get("events").is_none() && report.get("topEvents").is_none(), "{report}");
     assert_eq!((&report["activeUsers"], &report["messagesSent"]), (&json!(0), &json!(0)));
     for (query, field) in [("?range=8d", "range"), ("?metrics=clicks", "metrics"), ("?metrics=events,", "metrics")] {
-        let answer = gateway.get(&project, &format!("/reports{query}")).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+        let response = gateway.get(&project, &format!("/reports{query}")).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]));
     }
     assert_eq!(gateway.send("GET", "/reports", &project.public, &[], "").await.status, 403);
 }
 
 #[tokio::test]
-async fn days_are_those_of_the_projects_timezone() {
+async fn days_follow_the_projects_timezone() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let sql = "UPDATE project SET timezone = 'Pacific/Kiritimati' WHERE project_id = $1";

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::fixture::{Gateway, held_renderings};
-use crate::people::Rows;
+use crate::rows::Rows;
 use crate::setup::Tenant;
 
 async fn made(gateway: &Gateway, project: &Tenant, steps: Value, parts: Value) -> (Uuid, String) {
@@ -15,7 +15,7 @@ async fn made(gateway: &Gateway, project: &Tenant, steps: Value, parts: Value) -
     (id, format!("/automations/{id}"))
 }
 
-fn places(path: &Value) -> Vec<String> {
+fn steps_of(path: &Value) -> Vec<String> {
     let text = |mark: &Value| {
         let part = |name: &str| mark[name].as_str().unwrap_or("-").to_owned();
         format!("{} {} {}", part("step"), part("did"), part("arm"))
@@ -24,7 +24,7 @@ fn places(path: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn runs_are_listed_and_show_their_way() {
+async fn runs_are_listed_and_show_their_history() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let (id, path) =
@@ -65,11 +65,11 @@ async fn runs_are_listed_and_show_their_way() {
     assert_eq!(gateway.get(&project, &format!("{runs}?userId=nobody")).await.expect(200)["runs"], json!([]));
     assert_eq!(gateway.get(&project, &format!("{runs}?status=lost")).await.status, 422);
 
-    let way = gateway.get(&project, &format!("{runs}/{}", Uuid::from_u128(2))).await.expect(200);
-    assert_eq!(places(&way["path"]), ["steps[0] waited -", "steps[1] sent -", "- converted -"]);
-    assert_eq!((&way["path"][0]["type"], &way["path"][0]["name"]), (&json!("WAIT"), &json!("a minute")));
-    assert_eq!(way["path"][0]["until"], "2026-01-01T00:01:00.000Z");
-    let sent = &way["path"][1];
+    let shown = gateway.get(&project, &format!("{runs}/{}", Uuid::from_u128(2))).await.expect(200);
+    assert_eq!(steps_of(&shown["path"]), ["steps[0] waited -", "steps[1] sent -", "- converted -"]);
+    assert_eq!((&shown["path"][0]["type"], &shown["path"][0]["name"]), (&json!("WAIT"), &json!("a minute")));
+    assert_eq!(shown["path"][0]["until"], "2026-01-01T00:01:00.000Z");
+    let sent = &shown["path"][1];
     assert_eq!((&sent["messageStatus"], &sent["messageStatusReason"]), (&json!("suppressed"), &json!("frequency_cap")));
     for path in [format!("{runs}/{}", Uuid::from_u128(9)), format!("/automations/{}/runs", Uuid::from_u128(9))] {
         assert_eq!(gateway.get(&project, &path).await.status, 404, "{path}");
@@ -77,7 +77,7 @@ async fn runs_are_listed_and_show_their_way() {
 }
 
 #[tokio::test]
-async fn the_report_adds_up() {
+async fn report_sums_counts_by_step() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let awaits = json!({"type": "WAIT_FOR_EVENT", "event": "x", "timeout": 60, "then": [{"type": "EXIT"}], "else": []});
@@ -120,7 +120,7 @@ async fn the_report_adds_up() {
 }
 
 #[tokio::test]
-async fn a_dry_run_shows_the_way_and_does_nothing() {
+async fn simulation_shows_the_path_without_effects() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let template = json!({"name": "n", "channel": "EMAIL", "subject": "s", "body": "b"});
@@ -148,10 +148,10 @@ async fn a_dry_run_shows_the_way_and_does_nothing() {
     let early = json!({"userId": "u1", "properties": {"plan": "free"}, "events": [{"event": "bought", "after": 3600}]});
     let bought = gateway.post(&project, &simulate, &early).await.expect(200);
     assert_eq!((&bought["status"], &bought["reason"]), (&json!("exited"), &json!("exit_step")));
-    assert_eq!(places(&bought["path"])[1..3], ["steps[1] waited -", "steps[1] took then"]);
+    assert_eq!(steps_of(&bought["path"])[1..3], ["steps[1] waited -", "steps[1] took then"]);
 
     let never = json!({"properties": {"plan": "free"}, "answers": {"crm": {"tier": 3}}});
-    let way = gateway.post(&project, &simulate, &never).await.expect(200);
+    let shown = gateway.post(&project, &simulate, &never).await.expect(200);
     let expected = [
         "steps[0] sent -",
         "steps[1] waited -",
@@ -165,10 +165,10 @@ async fn a_dry_run_shows_the_way_and_does_nothing() {
         "steps[3] took branches[0]",
         "steps[3].branches[0].steps[0] updated -",
     ];
-    assert_eq!(places(&way["path"]), expected);
-    let kinds: Vec<&str> = way["effects"].as_array().unwrap().iter().map(|e| e["type"].as_str().unwrap()).collect();
+    assert_eq!(steps_of(&shown["path"]), expected);
+    let kinds: Vec<&str> = shown["effects"].as_array().unwrap().iter().map(|e| e["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["message", "message", "message", "webhook", "userUpdated"]);
-    assert_eq!(way["status"], "completed");
+    assert_eq!(shown["status"], "completed");
     for table in ["run", "message", "webhook_call", "timer", "outbox"] {
         let count = gateway.sql.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await.unwrap();
         assert_eq!(count.get::<_, i64>(0), 0, "{table}");
@@ -185,7 +185,7 @@ async fn a_dry_run_shows_the_way_and_does_nothing() {
 
 /// Simulated events count like recorded ones, and simulated time moves both out of their windows.
 #[tokio::test]
-async fn a_dry_run_counts_what_happens_in_it() {
+async fn simulation_counts_its_own_events() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let did = |event: &str, value: Value| json!({"field": format!("event:{event}"), "operator": "did", "value": value});
@@ -218,13 +218,13 @@ async fn a_dry_run_counts_what_happens_in_it() {
         let body = json!({"userId": user, "events": events});
         gateway.post(&project, &format!("{path}/simulate"), &body).await.expect(200)
     };
-    let way = simulated(json!([bought(3600)]), Some("u1")).await;
-    let arms = |way: &Value| {
-        let all = places(&way["path"]);
-        all.iter().filter(|place| place.contains("took")).cloned().collect::<Vec<_>>().join(", ")
+    let shown = simulated(json!([bought(3600)]), Some("u1")).await;
+    let arms = |shown: &Value| {
+        let all = steps_of(&shown["path"]);
+        all.iter().filter(|step| step.contains("took")).cloned().collect::<Vec<_>>().join(", ")
     };
     let expected = "steps[1] took branches[0], steps[3] took else, steps[5] took then, steps[6] took branches[0]";
-    assert_eq!((arms(&way).as_str(), &way["status"]), (expected, &json!("completed")), "{way}");
+    assert_eq!((arms(&shown).as_str(), &shown["status"]), (expected, &json!("completed")), "{shown}");
     // Without the simulated event, the user has not spent enough.
     assert!(arms(&simulated(json!([]), Some("u1")).await).starts_with("steps[1] took else"));
     // Without a user, only the simulated events are known.
@@ -237,7 +237,7 @@ async fn a_dry_run_counts_what_happens_in_it() {
 
 /// Ten concurrent simulations delay neither database connections nor other responses.
 #[tokio::test]
-async fn a_dry_run_that_costs_too_much_fails_as_the_run_would() {
+async fn simulation_over_the_rendering_limit_fails_like_a_run() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let long = "{% for i in (1..9999) %}{{ i | append: '....................' }}{% endfor %}";
@@ -246,9 +246,13 @@ async fn a_dry_run_that_costs_too_much_fails_as_the_run_would() {
         made(&gateway, &project, json!([{"type": "UPDATE_USER", "properties": properties}]), json!({})).await;
     let (simulate, nothing) = (format!("{path}/simulate"), json!({}));
     let answers = (0..10).map(|_| gateway.post(&project, &simulate, &nothing));
-    for answer in futures_util::future::join_all(answers).await {
-        let ride = answer.expect(200);
-        assert_eq!((&ride["status"], &ride["reason"]), (&json!("failed"), &json!("rendering_limit")), "{ride}");
-        assert_eq!(places(&ride["path"]), ["steps[0] failed -"]);
+    for response in futures_util::future::join_all(answers).await {
+        let simulated = response.expect(200);
+        assert_eq!(
+            (&simulated["status"], &simulated["reason"]),
+            (&json!("failed"), &json!("rendering_limit")),
+            "{simulated}"
+        );
+        assert_eq!(steps_of(&simulated["path"]), ["steps[0] failed -"]);
     }
 }

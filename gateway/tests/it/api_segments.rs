@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::fixture::{Answer, Gateway, texts};
-use crate::people::Rows;
+use crate::fixture::{ApiResponse, Gateway, texts};
+use crate::rows::Rows;
 use crate::setup::Tenant;
 
 fn rule(field: &str, operator: &str, value: Value) -> Value {
@@ -20,7 +20,7 @@ fn path(segment: &Value) -> String {
 }
 
 /// Inserts three users: two named Ann, one of whom has ordered twice.
-async fn people(gateway: &Gateway, project: &Tenant) -> [Uuid; 3] {
+async fn insert_users(gateway: &Gateway, project: &Tenant) -> [Uuid; 3] {
     let rows = Rows { gateway, project: project.id };
     let ann = rows.user("ann", Some("ann@example.com"), Some("Ann"), 30).await;
     let ben = rows.user("ben", Some("ben@example.com"), Some("Ben"), 20).await;
@@ -32,10 +32,10 @@ async fn people(gateway: &Gateway, project: &Tenant) -> [Uuid; 3] {
 }
 
 #[tokio::test]
-async fn a_segment_is_made_read_changed_and_deleted() {
+async fn segment_can_be_created_read_updated_and_deleted() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
-    people(&gateway, &project).await;
+    insert_users(&gateway, &project).await;
     let rules = json!([rule("name", "eq", json!("Ann")), rule("plan", "in", json!(["pro"]))]);
     let made = segment(&gateway, &project, json!({"name": "Anns", "description": "d", "rules": rules})).await;
     assert_eq!((&made["rules"], &made["userCount"], &made["type"]), (&rules, &json!(2), &json!("RULES")));
@@ -54,16 +54,16 @@ async fn a_segment_is_made_read_changed_and_deleted() {
     assert_eq!(same["rules"], changed["rules"]);
 
     assert_eq!(gateway.delete(&project, &path).await.expect(200), json!({"deleted": true}));
-    for answer in [gateway.get(&project, &path).await, gateway.delete(&project, &path).await] {
-        assert_eq!(answer.status, 404);
+    for response in [gateway.get(&project, &path).await, gateway.delete(&project, &path).await] {
+        assert_eq!(response.status, 404);
     }
 }
 
 #[tokio::test]
-async fn an_estimate_counts_and_shows_some() {
+async fn estimate_returns_count_and_sample() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
-    let [ann, _, anna] = people(&gateway, &project).await;
+    let [ann, _, anna] = insert_users(&gateway, &project).await;
     let estimate = |rules: Value| json!({"rules": [rules], "sample": 5});
     let found = gateway.post(&project, "/segments/estimate", &estimate(rule("name", "eq", json!("Ann")))).await;
     let found = found.expect(200);
@@ -79,8 +79,8 @@ async fn an_estimate_counts_and_shows_some() {
         (json!([rule("event:order", "did", json!({"count": {"lte": 1}}))]), 2),
         (json!([rule("createdAt", "within_last", json!("1m")), rule("lastSeenAt", "within_last", json!("1m"))]), 3),
     ] {
-        let answer = gateway.post(&project, "/segments/estimate", &json!({"rules": rules})).await.expect(200);
-        assert_eq!(answer, json!({"estimatedCount": count}), "{rules}");
+        let response = gateway.post(&project, "/segments/estimate", &json!({"rules": rules})).await.expect(200);
+        assert_eq!(response, json!({"estimatedCount": count}), "{rules}");
     }
     // A merged user counts once, with the events of both.
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -94,7 +94,7 @@ async fn an_estimate_counts_and_shows_some() {
 }
 
 #[tokio::test]
-async fn people_are_listed_in_pages() {
+async fn users_are_listed_in_pages() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -108,16 +108,16 @@ async fn people_are_listed_in_pages() {
     let second = gateway.get(&project, &format!("{users}?limit=3&page=2")).await.expect(200);
     assert_eq!((texts(&second["users"], "externalId"), &second["total"]), (vec!["u0".to_owned()], &json!(4)));
     for (query, field) in [("page=0", "page"), ("limit=101", "limit"), ("cursor=7", "cursor")] {
-        let answer = gateway.get(&project, &format!("{users}?{query}")).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+        let response = gateway.get(&project, &format!("{users}?{query}")).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]));
     }
 }
 
 #[tokio::test]
-async fn lists_hold_whom_they_were_given() {
+async fn manual_segments_hold_the_added_users() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
-    let [ann, ben, _] = people(&gateway, &project).await;
+    let [ann, ben, _] = insert_users(&gateway, &project).await;
     let rows = Rows { gateway: &gateway, project: project.id };
     let visitor = rows.visitor("a1", Some(ann)).await;
     let list = segment(&gateway, &project, json!({"name": "VIP"})).await;
@@ -137,24 +137,24 @@ async fn lists_hold_whom_they_were_given() {
         (json!({"add": ["ann", 5]}), "add[1]"),
         (json!({"users": ["ann"]}), "users"),
     ] {
-        let answer = gateway.post(&project, &members, &body).await;
-        assert!(answer.status == 422 && answer.fields().contains(&field), "{body}: {}", answer.body);
+        let response = gateway.post(&project, &members, &body).await;
+        assert!(response.status == 422 && response.fields().contains(&field), "{body}: {}", response.body);
     }
     let by_rules = segment(&gateway, &project, json!({"name": "n", "rules": [rule("a", "exists", json!(null))]})).await;
     let refused = gateway.post(&project, &format!("{}/members", path(&by_rules)), &json!({"add": ["ann"]})).await;
     assert_eq!(refused.status, 409);
-    let everybody = segment(&gateway, &project, json!({"name": "n", "rules": []})).await;
-    assert_eq!(everybody["userCount"], 3);
-    let listed = gateway.post(&project, &format!("{}/members", path(&everybody)), &json!({"add": ["ben"]})).await;
+    let all_users = segment(&gateway, &project, json!({"name": "n", "rules": []})).await;
+    assert_eq!(all_users["userCount"], 3);
+    let listed = gateway.post(&project, &format!("{}/members", path(&all_users)), &json!({"add": ["ben"]})).await;
     assert_eq!(listed.expect(200)["userCount"], 1);
-    assert_eq!(gateway.get(&project, &path(&everybody)).await.expect(200)["type"], "MANUAL");
+    assert_eq!(gateway.get(&project, &path(&all_users)).await.expect(200)["type"], "MANUAL");
 }
 
 #[tokio::test]
-async fn segments_rest_on_segments_but_never_on_themselves() {
+async fn segments_may_depend_on_others_but_not_on_themselves() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
-    people(&gateway, &project).await;
+    insert_users(&gateway, &project).await;
     let naming = |id: &Value| json!([rule("segment", "in", json!([id]))]);
     let anns = segment(&gateway, &project, json!({"name": "Anns", "rules": [rule("name", "eq", json!("Ann"))]})).await;
     let others = json!({"name": "Others", "rules": [{"not": naming(&anns["id"])[0]}]});
@@ -164,22 +164,26 @@ async fn segments_rest_on_segments_but_never_on_themselves() {
     assert_eq!(third["userCount"], 1);
 
     let foreign = segment(&gateway, &other, json!({"name": "n", "rules": []})).await;
-    for (id, place) in
+    for (id, field) in
         [(&anns["id"], "rules[0].value[0]"), (&third["id"], "rules[0].value[0]"), (&foreign["id"], "rules[0].value[0]")]
     {
-        let answer = gateway.put(&project, &path(&anns), &json!({"rules": naming(id)})).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![place]), "{}", answer.body);
+        let response = gateway.put(&project, &path(&anns), &json!({"rules": naming(id)})).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]), "{}", response.body);
     }
     let nested = json!({"name": "n", "rules": [{"any": [{"not": rule("segment", "neq", foreign["id"].clone())}]}]});
-    for answer in [
+    for response in [
         gateway.post(&project, "/segments", &nested).await,
         gateway.post(&project, "/segments/estimate", &json!({"rules": nested["rules"]})).await,
     ] {
-        assert_eq!((answer.status, answer.fields()), (422, vec!["rules[0].any[0].not.value"]));
+        assert_eq!((response.status, response.fields()), (422, vec!["rules[0].any[0].not.value"]));
     }
     for in_use in [&anns, &others] {
-        let answer = gateway.delete(&project, &path(in_use)).await;
-        assert!(answer.status == 409 && answer.body["message"].as_str().unwrap().contains("rules"), "{}", answer.body);
+        let response = gateway.delete(&project, &path(in_use)).await;
+        assert!(
+            response.status == 409 && response.body["message"].as_str().unwrap().contains("rules"),
+            "{}",
+            response.body
+        );
     }
     gateway.delete(&project, &path(&third)).await.expect(200);
     gateway.delete(&project, &path(&others)).await.expect(200);
@@ -190,7 +194,7 @@ async fn segments_rest_on_segments_but_never_on_themselves() {
 async fn every_rule_is_explained() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
-    people(&gateway, &project).await;
+    insert_users(&gateway, &project).await;
     let rules = json!([
         rule("name", "eq", json!("Ann")),
         {"any": [rule("plan", "eq", json!("free")), rule("event:order", "did", json!({"count": {"gte": 2}}))]},
@@ -200,10 +204,10 @@ async fn every_rule_is_explained() {
     let ann = gateway.get(&project, &explain("ann")).await.expect(200);
     assert_eq!((&ann["userId"], &ann["matches"]), (&json!("ann"), &json!(true)));
     let mut expected = rules.clone();
-    for (place, actual, matches) in
+    for (pointer, actual, matches) in
         [("/0", json!("Ann"), true), ("/1/any/0", json!("pro"), false), ("/1/any/1", json!({"count": 2}), true)]
     {
-        let rule = expected.pointer_mut(place).unwrap();
+        let rule = expected.pointer_mut(pointer).unwrap();
         (rule["actual"], rule["matches"]) = (actual, json!(matches));
     }
     expected[1]["matches"] = json!(true);
@@ -216,40 +220,41 @@ async fn every_rule_is_explained() {
 }
 
 #[tokio::test]
-async fn bad_rules_are_refused_at_their_place() {
+async fn invalid_rules_are_rejected_with_a_path() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let deep = (0..6).fold(rule("a", "eq", json!(1)), |inner, _| json!({"all": [inner]}));
-    for (rules, place) in [
+    for (rules, field) in [
         (json!([rule("a", "eq", json!(1)), {"any": [rule("age", "gte", json!("x"))]}]), "rules[1].any[0].value"),
         (json!([rule("a", "matches", json!(".*"))]), "rules[0].operator"),
         (json!([deep]), "rules[0].all[0].all[0].all[0].all[0].all[0]"),
         (json!(vec![rule("a", "eq", json!(1)); 51]), "rules[50]"),
         (json!("all"), "rules"),
     ] {
-        let check =
-            |answer: Answer| assert_eq!((answer.status, answer.fields()), (422, vec![place]), "{}", answer.body);
+        let check = |response: ApiResponse| {
+            assert_eq!((response.status, response.fields()), (422, vec![field]), "{}", response.body)
+        };
         check(gateway.post(&project, "/segments", &json!({"name": "n", "rules": rules})).await);
         check(gateway.post(&project, "/segments/estimate", &json!({"rules": rules})).await);
     }
     // Input that resembles SQL or a pattern is matched literally.
     for hostile in ["' OR 1=1 --", "%", "$1", "\\", "{}"] {
         let rules = json!([rule("email", "contains", json!(hostile)), rule(hostile, "eq", json!(hostile))]);
-        let answer = gateway.post(&project, "/segments/estimate", &json!({"rules": rules})).await.expect(200);
-        assert_eq!(answer["estimatedCount"], 0);
+        let response = gateway.post(&project, "/segments/estimate", &json!({"rules": rules})).await.expect(200);
+        assert_eq!(response["estimatedCount"], 0);
     }
     assert_eq!(gateway.get(&project, "/segments").await.expect(200)["segments"], json!([]));
 }
 
 #[tokio::test]
-async fn anothers_segment_looks_like_none() {
+async fn foreign_segment_is_not_found() {
     let gateway = Gateway::start().await;
     let (owner, other) = (gateway.project().await, gateway.project().await);
     let made = segment(&gateway, &owner, json!({"name": "n", "rules": []})).await;
     let missing = "/segments/00000000-0000-7000-8000-000000000000";
     let message = gateway.get(&other, missing).await.body["message"].clone();
     for path in [path(&made).as_str(), missing, "/segments/not-an-id"] {
-        for answer in [
+        for response in [
             gateway.get(&other, path).await,
             gateway.put(&other, path, &json!({"name": "mine"})).await,
             gateway.delete(&other, path).await,
@@ -257,7 +262,7 @@ async fn anothers_segment_looks_like_none() {
             gateway.get(&other, &format!("{path}/explain?user_id=u")).await,
             gateway.post(&other, &format!("{path}/members"), &json!({"add": []})).await,
         ] {
-            assert_eq!((answer.status, &answer.body["message"]), (404, &message), "{path}");
+            assert_eq!((response.status, &response.body["message"]), (404, &message), "{path}");
         }
     }
     assert_eq!(gateway.get(&other, "/segments").await.expect(200)["segments"], json!([]));

@@ -5,7 +5,7 @@ use uuid::Uuid;
 use wire::event::{Body, Subscribe};
 
 use crate::fixture::{Gateway, texts};
-use crate::people::Rows;
+use crate::rows::Rows;
 use crate::setup::Tenant;
 
 /// Creates a group with further fields; returns its ID.
@@ -30,7 +30,7 @@ pub fn choices(chosen: &Subscribe) -> Vec<(Uuid, bool)> {
 }
 
 #[tokio::test]
-async fn a_group_is_made_read_changed_and_deleted() {
+async fn group_can_be_created_read_updated_and_deleted() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let new =
@@ -55,19 +55,19 @@ async fn a_group_is_made_read_changed_and_deleted() {
     for (body, field) in
         [(json!({"name": ""}), "name"), (json!({"public": 1}), "public"), (json!({"channel": "EMAIL"}), "channel")]
     {
-        let answer = gateway.put(&project, &path, &body).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+        let response = gateway.put(&project, &path, &body).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]));
     }
 
     // A group of another project is reported as missing.
-    for answer in [
+    for response in [
         gateway.get(&other, &path).await,
         gateway.put(&other, &path, &json!({"name": "mine"})).await,
         gateway.delete(&other, &path).await,
         gateway.get(&project, "/subscription-groups/x").await,
     ] {
         assert_eq!(
-            (answer.status, &answer.body["message"]),
+            (response.status, &response.body["message"]),
             (404, &json!("no such subscription group in this project")),
             "{path}"
         );
@@ -90,7 +90,7 @@ async fn a_group_is_made_read_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_project_has_so_many_groups_and_no_more() {
+async fn groups_per_project_are_limited() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     for n in 0..50 {
@@ -103,7 +103,7 @@ async fn a_project_has_so_many_groups_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_group_in_use_stays() {
+async fn group_in_use_cannot_be_deleted() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let (id, foreign) =
@@ -116,8 +116,8 @@ async fn a_group_in_use_stays() {
 
     let campaign = |group: Value| json!({"name": "Sale", "channel": "EMAIL", "segmentId": segment, "templateId": template, "subscriptionGroupId": group});
     for wrong in [json!(foreign), json!("x"), json!(7)] {
-        let answer = gateway.post(&project, "/campaigns", &campaign(wrong)).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec!["subscriptionGroupId"]), "{}", answer.body);
+        let response = gateway.post(&project, "/campaigns", &campaign(wrong)).await;
+        assert_eq!((response.status, response.fields()), (422, vec!["subscriptionGroupId"]), "{}", response.body);
     }
     let made = gateway.post(&project, "/campaigns", &campaign(json!(id))).await.expect(201);
     assert_eq!(made["subscriptionGroupId"], json!(id));
@@ -133,9 +133,9 @@ async fn a_group_in_use_stays() {
         json!({"name": "Welcome", "triggerType": "EVENT", "triggerEvent": "e", "active": true, "steps": steps})
     };
     for wrong in [json!(foreign), json!("x"), json!(7)] {
-        let answer = gateway.post(&project, "/automations", &automation(wrong)).await;
+        let response = gateway.post(&project, "/automations", &automation(wrong)).await;
         let field = "steps[0].branches[0].steps[0].subscriptionGroupId";
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]), "{}", answer.body);
+        assert_eq!((response.status, response.fields()), (422, vec![field]), "{}", response.body);
     }
     let made = gateway.post(&project, "/automations", &automation(json!(id))).await.expect(201);
     assert_eq!(made["steps"][0]["branches"][0]["steps"][0]["subscriptionGroupId"], json!(id));
@@ -145,15 +145,15 @@ async fn a_group_in_use_stays() {
     gateway.put(&project, &of_automation, &json!({"active": false})).await.expect(200);
     gateway.delete(&project, &path).await.expect(200);
     // Reactivating the automation requires removing the group.
-    let answer = gateway.put(&project, &of_automation, &json!({"active": true})).await;
-    assert_eq!(answer.status, 422, "{}", answer.body);
+    let response = gateway.put(&project, &of_automation, &json!({"active": true})).await;
+    assert_eq!(response.status, 422, "{}", response.body);
     // A step without a group is unchanged.
     let without = gateway.post(&project, "/automations", &automation(json!(null))).await.expect(201);
     assert!(without["steps"][0]["branches"][0]["steps"][0].get("subscriptionGroupId").is_none());
 }
 
 #[tokio::test]
-async fn what_a_person_gets_is_chosen_by_the_way_of_events() {
+async fn subscription_preferences_are_changed_through_events() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let ann = Rows { gateway: &gateway, project: project.id }.user("ann", None, None, 9).await;
@@ -188,8 +188,8 @@ async fn what_a_person_gets_is_chosen_by_the_way_of_events() {
         (json!({"groups": [{"id": "x", "subscribed": true}]}), "groups[0].id"),
         (json!({"groups": [{"id": news, "subscribed": true, "since": 1}]}), "groups[0].since"),
     ] {
-        let answer = gateway.put(&project, "/users/ann/subscriptions", &body).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]), "{body}");
+        let response = gateway.put(&project, "/users/ann/subscriptions", &body).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]), "{body}");
     }
     for path in ["/users/nobody/subscriptions", "/users/%ff/subscriptions"] {
         assert_eq!(gateway.get(&project, path).await.status, 404);

@@ -1,6 +1,6 @@
 //! Tests for `/suppressions` and the page on which recipients unsubscribe.
 
-use domain::link::{self, About};
+use domain::link::{self, LinkClaims};
 use domain::message::Channel;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -8,11 +8,11 @@ use wire::event::Body;
 
 use crate::fixture::{Gateway, texts};
 use crate::http::Call;
-use crate::people::Rows;
+use crate::rows::Rows;
 use crate::setup::{Tenant, master_keys};
 
 #[tokio::test]
-async fn addresses_are_put_on_the_list_and_taken_off() {
+async fn addresses_can_be_suppressed_and_removed() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let new = json!({"address": " Ann@Example.com", "note": "asked by phone"});
@@ -28,12 +28,12 @@ async fn addresses_are_put_on_the_list_and_taken_off() {
     gateway.post(&project, "/suppressions", &unsubscribed).await.expect(201);
     gateway.post(&project, "/suppressions", &json!({"channel": "SMS", "address": "+1 555 123-4567"})).await.expect(201);
     Rows { gateway: &gateway, project: project.id }.user("ann", None, None, 9).await;
-    let person = json!({"channel": "PUSH", "userId": "ann"});
-    let person = gateway.post(&project, "/suppressions", &person).await.expect(201);
-    assert_eq!((&person["userId"], &person["address"]), (&json!("ann"), &json!(null)));
+    let user = json!({"channel": "PUSH", "userId": "ann"});
+    let user = gateway.post(&project, "/suppressions", &user).await.expect(201);
+    assert_eq!((&user["userId"], &user["address"]), (&json!("ann"), &json!(null)));
 
     let list = gateway.get(&project, "/suppressions").await.expect(200);
-    assert_eq!((&list["total"], &list["suppressions"][0]), (&json!(4), &person));
+    assert_eq!((&list["total"], &list["suppressions"][0]), (&json!(4), &user));
     assert_eq!(gateway.pages(&project, "/suppressions?limit=3", "suppressions", "reason").await.concat().len(), 4);
     for (query, count) in [
         ("channel=SMS", 1),
@@ -61,14 +61,14 @@ async fn addresses_are_put_on_the_list_and_taken_off() {
     for (body, field) in
         [(json!({}), "address"), (json!({"address": "x"}), "address"), (json!({"userId": "nobody"}), "userId")]
     {
-        for answer in [gateway.post(&project, "/suppressions", &body).await, remove(&project, body.clone()).await] {
-            assert_eq!((answer.status, answer.fields()), (422, vec![field]), "{body}");
+        for response in [gateway.post(&project, "/suppressions", &body).await, remove(&project, body.clone()).await] {
+            assert_eq!((response.status, response.fields()), (422, vec![field]), "{body}");
         }
     }
 }
 
 #[tokio::test]
-async fn an_address_is_listed_and_removed_under_every_spelling_of_its_domain() {
+async fn every_spelling_of_a_domain_matches_the_same_address() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let punycode = json!({"address": "Ann@xn--bcher-kva.example"});
@@ -89,12 +89,17 @@ async fn an_address_is_listed_and_removed_under_every_spelling_of_its_domain() {
 }
 
 #[tokio::test]
-async fn only_a_post_unsubscribes_and_only_by_a_link_that_was_made_here() {
+async fn unsubscribing_requires_a_post_and_a_valid_link() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let ann = Rows { gateway: &gateway, project: project.id }.user("ann", None, None, 9).await;
-    let about =
-        About { project: project.id, message: Uuid::from_u128(7), user: ann, group: None, channel: Some(Channel::Sms) };
+    let about = LinkClaims {
+        project: project.id,
+        message: Uuid::from_u128(7),
+        user: ann,
+        group: None,
+        channel: Some(Channel::Sms),
+    };
     let path = link::unsubscribe(&master_keys(), "", about);
     let call = async |method: &str, path: &str, body: &'static str| {
         let form = ("content-type", "application/x-www-form-urlencoded");
@@ -120,10 +125,10 @@ async fn only_a_post_unsubscribes_and_only_by_a_link_that_was_made_here() {
     let page = call("POST", &path, "List-Unsubscribe=One-Click").await;
     assert!(page.status == 200 && page.text.contains("You are unsubscribed"), "{page:?}");
     let items = gateway.items().await;
-    let Some(Body::Webhook(told)) = &items[0].body else { panic!("{items:?}") };
-    let data: Value = serde_json::from_slice(&told.data).unwrap();
+    let Some(Body::Webhook(webhook)) = &items[0].body else { panic!("{items:?}") };
+    let data: Value = serde_json::from_slice(&webhook.data).unwrap();
     assert_eq!(
-        (items.len(), told.kind.as_str(), items[0].user_id.as_deref()),
+        (items.len(), webhook.kind.as_str(), items[0].user_id.as_deref()),
         (1, "message.unsubscribed", Some("ann"))
     );
     assert_eq!((&data["messageId"], &data["channel"]), (&json!(about.message), &json!("SMS")));

@@ -21,7 +21,7 @@ async fn started() -> (Gateway, Tenant, Login) {
 }
 
 #[tokio::test]
-async fn who_is_invited_joins_once() {
+async fn invited_account_joins_once() {
     let (gateway, project, admin) = started().await;
     let (id, token) = invite(&gateway, &admin, "grace@example.com", "MEMBER").await;
     let stored = gateway.sql.query_one("SELECT encode(token_hash, 'hex') FROM invite", &[]).await.unwrap();
@@ -29,12 +29,12 @@ async fn who_is_invited_joins_once() {
     accept(&gateway, "0000", "long enough").await.error(404);
     accept(&gateway, &token, "short").await.error(422);
 
-    let answer = accept(&gateway, &token, "long enough").await;
-    let session = answer.json();
-    assert_eq!(answer.status, 200, "{session}");
+    let response = accept(&gateway, &token, "long enough").await;
+    let session = response.json();
+    assert_eq!(response.status, 200, "{session}");
     assert_eq!(session["user"]["name"], "Grace");
     assert_eq!(session["projects"], json!([{"id": project.id.to_string(), "name": "Test", "role": "MEMBER"}]));
-    let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let cookie = response.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
     let team = gateway.call("GET", "/team").header("cookie", &cookie).send("").await.json();
     assert_eq!(texts(&team["members"], "role"), ["ADMIN", "MEMBER"]);
     assert_eq!(texts(&team["members"], "email"), [admin.email.as_str(), "grace@example.com"]);
@@ -53,7 +53,7 @@ async fn who_is_invited_joins_once() {
 }
 
 #[tokio::test]
-async fn an_account_that_is_there_joins_with_its_own_password() {
+async fn existing_account_joins_with_its_own_password() {
     let (gateway, _, admin) = started().await;
     account(&gateway.app.store, "grace@example.com", Some("her password")).await;
     let (_, token) = invite(&gateway, &admin, "Grace@Example.com", "ADMIN").await;
@@ -63,7 +63,7 @@ async fn an_account_that_is_there_joins_with_its_own_password() {
 }
 
 #[tokio::test]
-async fn an_invitation_is_no_way_around_the_limit_on_passwords() {
+async fn invitations_do_not_bypass_the_password_attempt_limit() {
     let (gateway, _, admin) = started().await;
     account(&gateway.app.store, "grace@example.com", Some("her password")).await;
     let (_, token) = invite(&gateway, &admin, "grace@example.com", "MEMBER").await;
@@ -84,7 +84,7 @@ async fn an_invitation_is_no_way_around_the_limit_on_passwords() {
 }
 
 #[tokio::test]
-async fn invitations_end() {
+async fn revoked_replaced_and_expired_invitations_are_rejected() {
     let (gateway, _, admin) = started().await;
     let (id, revoked) = invite(&gateway, &admin, "a@example.com", "MEMBER").await;
     gateway.delete_as(&admin, &format!("/team/invites/{id}")).await.expect(200);
@@ -102,18 +102,18 @@ async fn invitations_end() {
 }
 
 #[tokio::test]
-async fn one_link_used_twice_at_once_makes_one_member() {
+async fn concurrent_use_of_one_link_creates_one_member() {
     let (gateway, _, admin) = started().await;
     let (_, token) = invite(&gateway, &admin, "grace@example.com", "MEMBER").await;
     let one = || accept(&gateway, &token, "long enough");
     let (a, b) = tokio::join!(one(), one());
-    let mut told = [a.status, b.status];
-    told.sort_unstable();
-    assert_eq!(told, [200, 409]);
+    let mut codes = [a.status, b.status];
+    codes.sort_unstable();
+    assert_eq!(codes, [200, 409]);
 }
 
 #[tokio::test]
-async fn roles_change_and_the_last_admin_stays() {
+async fn roles_can_change_but_the_last_admin_remains() {
     let (gateway, project, admin) = started().await;
     let member = gateway.log_in(&project, Role::Member).await;
     let (own, other) = (format!("/team/{}", admin.account), format!("/team/{}", member.account));
@@ -141,7 +141,7 @@ async fn roles_change_and_the_last_admin_stays() {
 }
 
 #[tokio::test]
-async fn who_is_no_admin_any_more_leaves_no_invitations_behind() {
+async fn former_admins_invitations_are_revoked() {
     let (gateway, project, admin) = started().await;
     let leaving = gateway.log_in(&project, Role::Admin).await;
     let demoted = gateway.log_in(&project, Role::Admin).await;
@@ -161,7 +161,7 @@ async fn who_is_no_admin_any_more_leaves_no_invitations_behind() {
 }
 
 #[tokio::test]
-async fn bad_input_is_named() {
+async fn invalid_input_is_reported() {
     let (gateway, _, admin) = started().await;
     for (body, fields) in [
         (json!({}), vec!["email"]),
@@ -171,13 +171,13 @@ async fn bad_input_is_named() {
         (json!({"email": 5, "role": "OWNER"}), vec!["email", "role"]),
         (json!({"email": "a@b.co", "admin": true}), vec!["admin"]),
     ] {
-        let answer = gateway.post_as(&admin, "/team/invites", &body).await;
-        assert_eq!((answer.status, answer.fields()), (422, fields), "{body}");
+        let response = gateway.post_as(&admin, "/team/invites", &body).await;
+        assert_eq!((response.status, response.fields()), (422, fields), "{body}");
     }
     let own = format!("/team/{}", admin.account);
     for body in [json!({}), json!({"role": "admin"}), json!({"role": null})] {
-        let answer = gateway.put_as(&admin, &own, &body).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec!["role"]), "{body}");
+        let response = gateway.put_as(&admin, &own, &body).await;
+        assert_eq!((response.status, response.fields()), (422, vec!["role"]), "{body}");
     }
     for path in ["/team/nonsense", "/team/invites/nonsense"] {
         assert_eq!(gateway.delete_as(&admin, path).await.status, 404);
@@ -187,7 +187,7 @@ async fn bad_input_is_named() {
 }
 
 #[tokio::test]
-async fn no_answer_holds_a_link_and_a_channel_of_the_project_mails_none() {
+async fn responses_contain_no_link_and_project_channels_send_no_invitations() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -204,7 +204,7 @@ async fn no_answer_holds_a_link_and_a_channel_of_the_project_mails_none() {
 }
 
 #[tokio::test]
-async fn a_mailed_invitation_shows_its_token_nowhere() {
+async fn mailed_invitation_does_not_expose_its_token() {
     let (gateway, project, admin) = started().await;
     let made = gateway.post_as(&admin, "/team/invites", &json!({"email": "b@example.com"})).await.expect(201);
     assert_eq!((&made["invite"]["emailStatus"], &made["notice"]), (&json!("queued"), &Value::Null));
@@ -221,7 +221,7 @@ async fn a_mailed_invitation_shows_its_token_nowhere() {
 }
 
 #[tokio::test]
-async fn a_project_creates_a_limited_number_of_invitations_a_day() {
+async fn invitations_per_project_and_day_are_limited() {
     let (gateway, project, admin) = started().await;
     let old = "INSERT INTO invite (project_id, id, email, role, invited_by, created_at, expires_at) \
                SELECT $1, gen_random_uuid(), n || '@example.com', 'MEMBER', $2, now() - $3::text::interval, now() \
@@ -236,7 +236,7 @@ async fn a_project_creates_a_limited_number_of_invitations_a_day() {
 }
 
 #[tokio::test]
-async fn an_account_creates_a_limited_number_of_invitations_a_day_over_all_its_projects() {
+async fn invitations_per_account_and_day_are_limited() {
     let (gateway, _, admin) = started().await;
     let create = async |name: &str| {
         let made = gateway.post_as(&admin, "/projects", &json!({ "name": name })).await.expect(201);
@@ -273,13 +273,13 @@ async fn an_account_creates_a_limited_number_of_invitations_a_day_over_all_its_p
 }
 
 #[tokio::test]
-async fn a_repeated_request_invites_once() {
+async fn repeated_request_creates_one_invitation() {
     let (gateway, _, admin) = started().await;
     let make = async || {
         let call = gateway.call_as(&admin, "POST", "/team/invites").header("idempotency-key", "k");
-        let answer = call.send(r#"{"email": "grace@example.com"}"#).await;
-        assert_eq!(answer.status, 201, "{}", answer.text);
-        answer.json()
+        let response = call.send(r#"{"email": "grace@example.com"}"#).await;
+        assert_eq!(response.status, 201, "{}", response.text);
+        response.json()
     };
     let (first, again) = (make().await, make().await);
     assert_eq!(first, again);

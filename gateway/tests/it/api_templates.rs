@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use crate::fixture::{Gateway, held_renderings, texts};
-use crate::people::Rows;
+use crate::rows::Rows;
 
 #[tokio::test]
-async fn a_template_is_made_read_changed_and_deleted() {
+async fn template_can_be_created_read_updated_and_deleted() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let new = json!({
@@ -39,7 +39,7 @@ async fn a_template_is_made_read_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_push_template_opens_a_url_and_no_other_does() {
+async fn only_push_templates_have_a_url() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let new = json!({"name": "n", "channel": "PUSH", "subject": "t", "body": "b", "url": "myapp://order/{{ id }}"});
@@ -67,18 +67,18 @@ async fn a_push_template_opens_a_url_and_no_other_does() {
 }
 
 #[tokio::test]
-async fn a_template_that_does_not_parse_is_refused_with_its_place() {
+async fn template_that_does_not_parse_is_rejected_with_a_position() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let broken = json!({"name": "n", "channel": "EMAIL", "subject": "{{ a", "body": "one\n{% if x %}"});
-    let answer = gateway.post(&project, "/templates", &broken).await;
-    assert_eq!((answer.status, answer.fields()), (422, vec!["subject", "body"]), "{}", answer.body);
-    assert!(answer.body["details"][1]["message"].as_str().unwrap().starts_with("line 2"), "{}", answer.body);
+    let response = gateway.post(&project, "/templates", &broken).await;
+    assert_eq!((response.status, response.fields()), (422, vec!["subject", "body"]), "{}", response.body);
+    assert!(response.body["details"][1]["message"].as_str().unwrap().starts_with("line 2"), "{}", response.body);
     assert_eq!(gateway.get(&project, "/templates").await.expect(200)["templates"], json!([]));
 }
 
 #[tokio::test]
-async fn lists_are_newest_first_and_narrowed() {
+async fn lists_are_newest_first_and_filtered() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     for (name, channel, ai) in [("a", "EMAIL", false), ("b", "PUSH", true), ("c", "EMAIL", true)] {
@@ -101,13 +101,13 @@ async fn lists_are_newest_first_and_narrowed() {
         );
     }
     for (query, field) in [("?channel=FAX", "channel"), ("?ai=yes", "ai"), ("?cursor=x", "cursor")] {
-        let answer = gateway.get(&project, &format!("/templates{query}")).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+        let response = gateway.get(&project, &format!("/templates{query}")).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]));
     }
 }
 
 #[tokio::test]
-async fn anothers_template_looks_like_none() {
+async fn foreign_template_is_not_found() {
     let gateway = Gateway::start().await;
     let (owner, other) = (gateway.project().await, gateway.project().await);
     let new = json!({"name": "n", "channel": "EMAIL", "body": "b"});
@@ -116,12 +116,12 @@ async fn anothers_template_looks_like_none() {
     let missing = "/templates/00000000-0000-7000-8000-000000000000";
     let message = gateway.get(&other, missing).await.body["message"].clone();
     for path in [path.as_str(), missing, "/templates/not-an-id"] {
-        for answer in [
+        for response in [
             gateway.get(&other, path).await,
             gateway.put(&other, path, &json!({"name": "mine"})).await,
             gateway.delete(&other, path).await,
         ] {
-            assert_eq!((answer.status, &answer.body["message"]), (404, &message), "{path}");
+            assert_eq!((response.status, &response.body["message"]), (404, &message), "{path}");
         }
     }
     assert_eq!(gateway.get(&other, "/templates").await.expect(200)["templates"], json!([]));
@@ -131,7 +131,7 @@ async fn anothers_template_looks_like_none() {
 }
 
 #[tokio::test]
-async fn a_template_in_use_stays() {
+async fn template_in_use_cannot_be_deleted() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let new = json!({"name": "n", "channel": "EMAIL", "body": "b"});
@@ -153,7 +153,7 @@ async fn a_template_in_use_stays() {
 }
 
 #[tokio::test]
-async fn a_preview_shows_the_template_as_somebody_would_see_it() {
+async fn preview_renders_the_template_for_a_user() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -176,15 +176,15 @@ async fn a_preview_shows_the_template_as_somebody_would_see_it() {
     assert_eq!(seen["warnings"].as_array().unwrap().len(), 5, "{seen}");
 
     for (body, field) in [(json!({"userId": "nobody"}), "userId"), (json!({"data": [1]}), "data")] {
-        let answer = gateway.post(&project, &path, &body).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]), "{}", answer.body);
+        let response = gateway.post(&project, &path, &body).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]), "{}", response.body);
     }
     let endless = "{% for i in (1..100000) %}{% for j in (1..100000) %}y{% endfor %}{% endfor %}";
     let endless = json!({"name": "n", "channel": "PUSH", "subject": "t", "body": endless});
     let made = gateway.post(&project, "/templates", &endless).await.expect(201);
     let path = format!("/templates/{}/preview", made["id"].as_str().unwrap());
-    let answer = gateway.post(&project, &path, &json!({})).await;
-    assert_eq!((answer.status, answer.fields()), (422, vec!["body"]), "{}", answer.body);
+    let response = gateway.post(&project, &path, &json!({})).await;
+    assert_eq!((response.status, response.fields()), (422, vec!["body"]), "{}", response.body);
 
     // While the owner's share of the permits is in use, a request is refused after a short wait. Other owners are
     // served.
@@ -200,7 +200,7 @@ async fn a_preview_shows_the_template_as_somebody_would_see_it() {
 }
 
 #[tokio::test]
-async fn a_mail_in_mjml_is_compiled_once_saved_and_read_as_it_was_written() {
+async fn mjml_is_compiled_on_save_and_returned_as_written() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let mjml = "<mjml><mj-body><mj-section><mj-column>{% for x in (1..2) %}<mj-text>Hi {{ name | default: 'you' }}</mj-text>\
@@ -234,7 +234,7 @@ async fn a_mail_in_mjml_is_compiled_once_saved_and_read_as_it_was_written() {
 }
 
 #[tokio::test]
-async fn css_that_is_too_much_stays_where_it_is_and_the_preview_says_so() {
+async fn oversized_css_is_not_inlined_and_the_preview_warns() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let rules = (0..10_000).map(|n| format!(".c{n} p>a:nth-child(2n){{top:{n}px}}")).collect::<Vec<_>>().concat();

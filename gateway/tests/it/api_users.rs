@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use wire::event::Body;
 
 use crate::fixture::{Gateway, texts};
-use crate::people::{Rows, fill_people};
+use crate::rows::{Rows, fill_users};
 
 const DAY: i64 = 86_400;
 
 #[tokio::test]
-async fn a_person_is_found_by_either_id_and_after_a_merge() {
+async fn user_is_found_by_either_id_and_after_a_merge() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -79,17 +79,17 @@ async fn lists_are_newest_first_searched_and_filtered() {
     }
     assert_eq!(gateway.get(&other, "/users").await.expect(200)["users"], json!([]));
     for (query, field) in [("filter=old", "filter"), ("limit=101", "limit"), ("cursor=5", "cursor")] {
-        let answer = gateway.get(&project, &format!("/users?{query}")).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+        let response = gateway.get(&project, &format!("/users?{query}")).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]));
     }
 }
 
 /// Also if few of the newest users match, and if the cache already knows that many match.
 #[tokio::test]
-async fn more_than_are_counted_are_found_alike_however_often_one_asks() {
+async fn large_search_returns_the_same_result_when_repeated() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
-    fill_people(&gateway, &project, 150_000).await;
+    fill_users(&gateway, &project, 150_000).await;
     for (search, first) in [("us", "user-150000"), ("-12", "user-129999")] {
         let path = format!("/users?limit=50&search={search}");
         let once = gateway.get(&project, &path).await.expect(200);
@@ -106,7 +106,7 @@ async fn more_than_are_counted_are_found_alike_however_often_one_asks() {
 }
 
 #[tokio::test]
-async fn pages_and_cursors_meet_without_gap_or_repeat() {
+async fn pages_and_cursors_return_each_row_once() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -130,7 +130,7 @@ async fn pages_and_cursors_meet_without_gap_or_repeat() {
 }
 
 #[tokio::test]
-async fn changes_go_the_way_of_events_and_are_answered_when_they_took_effect() {
+async fn changes_are_published_and_answered_once_applied() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let rows = Rows { gateway: &gateway, project: project.id };
@@ -148,8 +148,8 @@ async fn changes_go_the_way_of_events_and_are_answered_when_they_took_effect() {
     body["properties"] = json!({"plan": "free"});
     assert_eq!(gateway.put(&project, "/users/%69dentify", &body).await.expect(200), before);
     gateway.put(&project, &format!("/users/{visitor}"), &json!({"email": "b@example.com"})).await.expect(200);
-    let answer = gateway.delete(&project, &format!("/users/{known}")).await;
-    assert_eq!(answer.expect(200), json!({"deleted": true}));
+    let response = gateway.delete(&project, &format!("/users/{known}")).await;
+    assert_eq!(response.expect(200), json!({"deleted": true}));
     let mut items = gateway.items().await;
     items.sort_by_key(|item| item.row_id().unwrap());
     let Some(Body::Identify(change)) = &items[0].body else { panic!("{:?}", items[0]) };
@@ -165,8 +165,8 @@ async fn changes_go_the_way_of_events_and_are_answered_when_they_took_effect() {
         (json!({"plan": "pro"}), "plan"),
         (json!({"properties": {"k": "x".repeat(33_000)}}), "properties"),
     ] {
-        let answer = gateway.put(&project, "/users/%69dentify", &body).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]), "{body}");
+        let response = gateway.put(&project, "/users/%69dentify", &body).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]), "{body}");
     }
     for path in ["/users/nobody", "/users/%ff"] {
         assert_eq!(gateway.put(&project, path, &json!({})).await.status, 404);
@@ -177,15 +177,15 @@ async fn changes_go_the_way_of_events_and_are_answered_when_they_took_effect() {
 }
 
 #[tokio::test]
-async fn of_erased_people_nothing_is_shown_while_their_rows_are_being_removed() {
+async fn erased_users_are_hidden_while_their_rows_are_removed() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let rows = Rows { gateway: &gateway, project: project.id };
-    let person = rows.anonymous("gone");
-    let before = rows.event(person, "before", 5_000).await;
+    let user = rows.anonymous("gone");
+    let before = rows.event(user, "before", 5_000).await;
     let sql = "INSERT INTO erasure (project_id, user_id, erased_at, applied_at, has_left) VALUES ($1, $2, clock_timestamp(), clock_timestamp(), true)";
-    gateway.sql.execute(sql, &[&project.id, &person]).await.unwrap();
-    let since = rows.event(person, "since", 0).await;
+    gateway.sql.execute(sql, &[&project.id, &user]).await.unwrap();
+    let since = rows.event(user, "since", 0).await;
     let list = gateway.get(&project, "/events").await.expect(200);
     assert_eq!(texts(&list["events"], "eventName"), ["since"]);
     assert_eq!(gateway.get(&project, &format!("/events/{before}")).await.status, 404);

@@ -7,7 +7,7 @@ use store_projects::projects;
 use uuid::Uuid;
 use wire::event::{Body, IngestBatch, IngestItem};
 
-use crate::fixture::{Answer, Gateway};
+use crate::fixture::{ApiResponse, Gateway};
 use crate::setup::{Tenant, master_keys};
 
 pub fn signed(secret: &str, content: &str) -> String {
@@ -20,7 +20,7 @@ pub async fn secret(gateway: &Gateway, project: &Tenant) -> String {
     projects::secrets(&db, &master_keys(), project.id).await.unwrap().unwrap().webhook
 }
 
-async fn send(gateway: &Gateway, project: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+async fn send(gateway: &Gateway, project: &str, headers: &[(&str, &str)], body: &str) -> ApiResponse {
     let json = [("content-type", "application/json")];
     gateway.send("POST", &format!("/webhook/{project}"), "", &[&json, headers].concat(), body.to_owned()).await
 }
@@ -38,7 +38,7 @@ async fn stored(gateway: &Gateway) -> Vec<IngestItem> {
 }
 
 #[tokio::test]
-async fn what_is_signed_is_taken() {
+async fn signed_webhook_is_accepted() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let (id, secret) = (project.id.to_string(), secret(&gateway, &project).await);
@@ -61,16 +61,16 @@ async fn what_is_signed_is_taken() {
     let items = stored(&gateway).await;
     let users: Vec<Option<&str>> = items.iter().map(|i| i.user_id.as_deref()).collect();
     assert_eq!(users, [None, None, None, Some("u")]);
-    let Some(Body::Webhook(told)) = &items[0].body else { panic!("{items:?}") };
-    let data: Value = serde_json::from_slice(&told.data).unwrap();
-    assert_eq!((told.kind.as_str(), &data["messageId"]), ("message.delivered", &json!(message)));
+    let Some(Body::Webhook(webhook)) = &items[0].body else { panic!("{items:?}") };
+    let data: Value = serde_json::from_slice(&webhook.data).unwrap();
+    assert_eq!((webhook.kind.as_str(), &data["messageId"]), ("message.delivered", &json!(message)));
     // Repeats share a deduplication ID; another timestamp makes another webhook.
     assert_eq!(items[0].dedupe_id, items[1].dedupe_id);
     assert!(items[0].dedupe_id != items[2].dedupe_id && items[0].dedupe_id.len() == 16);
 }
 
 #[tokio::test]
-async fn nothing_else_is() {
+async fn unsigned_webhook_is_rejected() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let (id, secret) = (project.id.to_string(), secret(&gateway, &project).await);
@@ -125,7 +125,7 @@ async fn nothing_else_is() {
 }
 
 #[tokio::test]
-async fn a_rotated_secret_is_taken_for_a_day() {
+async fn rotated_secret_is_accepted_for_a_day() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let id = project.id.to_string();
@@ -141,9 +141,9 @@ async fn a_rotated_secret_is_taken_for_a_day() {
         let tx = db.transaction().await.unwrap();
         projects::set_secrets(&tx, &master_keys(), project.id, &rotated, now).await.unwrap();
         tx.commit().await.unwrap();
-        let answer = send(&gateway, &id, &[("x-signature", &signed(&before, body))], body).await;
-        assert_eq!(answer.status, accepted);
-        let answer = send(&gateway, &id, &[("x-signature", &signed(&rotated.webhook, body))], body).await;
-        assert_eq!(answer.status, 202);
+        let response = send(&gateway, &id, &[("x-signature", &signed(&before, body))], body).await;
+        assert_eq!(response.status, accepted);
+        let response = send(&gateway, &id, &[("x-signature", &signed(&rotated.webhook, body))], body).await;
+        assert_eq!(response.status, 202);
     }
 }

@@ -18,7 +18,7 @@ fn path(made: &Value) -> String {
 }
 
 #[tokio::test]
-async fn an_endpoint_is_made_read_changed_and_deleted() {
+async fn endpoint_can_be_created_read_updated_and_deleted() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -47,7 +47,7 @@ async fn an_endpoint_is_made_read_changed_and_deleted() {
     assert_eq!((&enabled["enabled"], &enabled["disabledAt"]), (&json!(true), &json!(null)));
 
     assert_eq!(gateway.delete_as(&admin, &path).await.expect(200), json!({"deleted": true}));
-    for answer in [
+    for response in [
         gateway.get_as(&admin, &path).await,
         gateway.put_as(&admin, &path, &json!({"enabled": true})).await,
         gateway.delete_as(&admin, &path).await,
@@ -55,7 +55,7 @@ async fn an_endpoint_is_made_read_changed_and_deleted() {
         gateway.post_as(&admin, &format!("{path}/test"), &json!({})).await,
         gateway.get_as(&admin, &format!("{path}/deliveries")).await,
     ] {
-        assert_eq!(answer.status, 404, "{}", answer.body);
+        assert_eq!(response.status, 404, "{}", response.body);
     }
     let log = gateway.get_as(&admin, "/audit-log").await.expect(200);
     let actions = texts(&log["entries"], "action");
@@ -66,7 +66,7 @@ async fn an_endpoint_is_made_read_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_called_or_is_not_told_is_refused() {
+async fn forbidden_urls_and_unknown_events_are_rejected() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -80,12 +80,12 @@ async fn what_may_not_be_called_or_is_not_told_is_refused() {
         (json!({"url": URL}), &["events"]),
         (json!({"events": ["*"], "secret": "mine"}), &["url", "secret"]),
     ] {
-        let answer = gateway.post_as(&admin, "/webhook-endpoints", &new).await;
-        assert_eq!((answer.status, answer.fields()), (422, fields.to_vec()), "{new}");
+        let response = gateway.post_as(&admin, "/webhook-endpoints", &new).await;
+        assert_eq!((response.status, response.fields()), (422, fields.to_vec()), "{new}");
     }
     let path = path(&make(&gateway, &admin).await);
-    let answer = gateway.put_as(&admin, &path, &json!({"url": "https://10.0.0.1/"})).await;
-    assert_eq!((answer.status, answer.fields()), (422, vec!["url"]));
+    let response = gateway.put_as(&admin, &path, &json!({"url": "https://10.0.0.1/"})).await;
+    assert_eq!((response.status, response.fields()), (422, vec!["url"]));
     for _ in 1..20 {
         make(&gateway, &admin).await;
     }
@@ -97,7 +97,7 @@ async fn what_may_not_be_called_or_is_not_told_is_refused() {
 }
 
 #[tokio::test]
-async fn a_secret_is_told_once_and_rotated() {
+async fn secret_is_returned_once_and_can_be_rotated() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -113,7 +113,7 @@ async fn a_secret_is_told_once_and_rotated() {
 }
 
 #[tokio::test]
-async fn the_log_is_read_page_by_page_and_sent_again() {
+async fn deliveries_are_paged_and_can_be_resent() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -151,7 +151,7 @@ async fn the_log_is_read_page_by_page_and_sent_again() {
         assert_eq!(gateway.send_as(&eve, method, path, "").await.status, 404, "{method} {path}");
     }
     for (query, field) in [("limit=0", "limit"), ("cursor=x", "cursor"), ("status=sent", "status")] {
-        let answer = gateway.get_as(&admin, &format!("{log}?{query}")).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]));
+        let response = gateway.get_as(&admin, &format!("{log}?{query}")).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]));
     }
 }

@@ -6,7 +6,7 @@ use testkit::eventually;
 
 use crate::fixture::{Gateway, texts};
 use crate::login::Login;
-use crate::people::Rows;
+use crate::rows::Rows;
 use crate::setup::secs;
 
 /// Returns the actions of the log, oldest first, with the names of their resources.
@@ -21,23 +21,23 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn campaigns_and_segments() {
+async fn changes_of_campaigns_and_segments_are_recorded() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
     let made = async |path: &str, body: Value| gateway.post_as(&admin, path, &body).await.expect(201)["id"].clone();
     let segment = made("/segments", json!({"name": "List"})).await;
-    let people = format!("/segments/{}/members", segment.as_str().unwrap());
+    let members = format!("/segments/{}/members", segment.as_str().unwrap());
     let rows = Rows { gateway: &gateway, project: project.id };
     rows.user("ann", None, None, 60).await;
-    gateway.post_as(&admin, &people, &json!({"add": ["ann"]})).await.expect(200);
+    gateway.post_as(&admin, &members, &json!({"add": ["ann"]})).await.expect(200);
     let template = made("/templates", json!({"name": "Mail", "channel": "EMAIL", "body": "b"})).await;
     let sale = json!({"name": "Sale", "channel": "EMAIL", "segmentId": segment, "templateId": template});
     let sale = format!("/campaigns/{}", made("/campaigns", sale).await.as_str().unwrap());
     gateway.put_as(&admin, &sale, &json!({"name": "Big sale"})).await.expect(200);
     gateway.post_as(&admin, &format!("{sale}/test"), &json!({"to": ["a@b.c"]})).await.expect(202);
-    for wish in ["send", "pause", "resume", "cancel"] {
-        gateway.post_as(&admin, &format!("{sale}/{wish}"), &json!({})).await.expect(200);
+    for action in ["send", "pause", "resume", "cancel"] {
+        gateway.post_as(&admin, &format!("{sale}/{action}"), &json!({})).await.expect(200);
     }
     // A refused request is not recorded.
     assert_eq!(gateway.post_as(&admin, &format!("{sale}/send"), &json!({})).await.status, 409);
@@ -63,7 +63,7 @@ async fn campaigns_and_segments() {
 }
 
 #[tokio::test]
-async fn people_and_messages() {
+async fn changes_of_users_and_messages_are_recorded() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -86,11 +86,11 @@ async fn people_and_messages() {
     };
     let change = json!({"name": "Anna", "properties": {"plan": "pro"}});
     tokio::select! {
-        answer = gateway.put_as(&admin, "/users/ann", &change) => panic!("{answer:?}"),
+        response = gateway.put_as(&admin, "/users/ann", &change) => panic!("{response:?}"),
         () = noted(3) => {}
     }
     tokio::select! {
-        answer = gateway.delete(&project, "/users/ann") => panic!("{answer:?}"),
+        response = gateway.delete(&project, "/users/ann") => panic!("{response:?}"),
         () = noted(4) => {}
     }
     let expected = [("message.sent", ""), ("event.deleted", ""), ("user.updated", ""), ("user.deleted", "")];

@@ -10,7 +10,7 @@ use crate::setup::{fixture, key, secs};
 const EVENT: &str = r#"{"event":"e","user_id":"u"}"#;
 
 #[tokio::test]
-async fn both_headers_open_and_anything_else_does_not() {
+async fn keys_are_accepted_in_both_headers_only() {
     let f = fixture().await;
     let (secret, public) = (&f.tenant.secret, &f.tenant.public);
     let call = |name: &str, value: &str| Call::new(f.gateway.addr, "POST", "/api/v1/events").header(name, value);
@@ -33,7 +33,7 @@ async fn both_headers_open_and_anything_else_does_not() {
 }
 
 #[tokio::test]
-async fn a_revoked_key_is_refused_within_a_second_and_a_new_one_works() {
+async fn revoked_key_is_rejected_and_new_key_accepted_within_a_second() {
     let f = fixture().await;
     let new = api_keys::random_key(KeyType::Public);
     f.gateway.post("/events", &new, EVENT).await.error(401);
@@ -59,7 +59,7 @@ async fn a_revoked_key_is_refused_within_a_second_and_a_new_one_works() {
 }
 
 #[tokio::test]
-async fn another_projects_key_opens_only_its_own() {
+async fn key_grants_access_to_its_own_project_only() {
     let f = fixture().await;
     let other = crate::setup::tenant(&f.store, 1_000).await;
     let third = key(&f.store, other.id, KeyType::Secret).await;

@@ -18,7 +18,7 @@ fn event(properties: &str) -> String {
 }
 
 #[tokio::test]
-async fn bodies_that_nobody_can_read() {
+async fn unreadable_bodies_are_rejected() {
     let f = fixture().await;
     for path in ["/events", "/events/batch", "/users/identify"] {
         for body in [&b""[..], b"nope", b"{", b"[]", b"\"x\"", b"7", b"{\"event\":\"\xff\"}", b"\xef\xbb\xbf{}"] {
@@ -29,7 +29,7 @@ async fn bodies_that_nobody_can_read() {
 }
 
 #[tokio::test]
-async fn events_that_cannot_be_kept() {
+async fn unstorable_events_are_rejected() {
     let f = fixture().await;
     let deep = format!("{}1{}", r#"{"a":"#.repeat(11), "}".repeat(11));
     let long = format!(r#"{{"a":"{}"}}"#, "x".repeat(33_000));
@@ -39,8 +39,8 @@ async fn events_that_cannot_be_kept() {
         let message = refused(&f, "/events", event(text), 422).await;
         assert!(message.starts_with("properties: "), "{message}");
         let batch = format!(r#"{{"batch":[{{"type":"track","event":"e","user_id":"u","properties":{text}}}]}}"#);
-        let answer = f.gateway.post("/events/batch", &f.tenant.secret, batch).await;
-        assert_eq!((answer.status, &answer.json()["errors"]), (202, &json!(1)), "{answer:?}");
+        let response = f.gateway.post("/events/batch", &f.tenant.secret, batch).await;
+        assert_eq!((response.status, &response.json()["errors"]), (202, &json!(1)), "{response:?}");
     }
     for body in [
         json!({"event": "e"}),
@@ -53,9 +53,9 @@ async fn events_that_cannot_be_kept() {
         json!({"event": "e", "user_id": "u", "timestamp": "yesterday"}),
         json!({"event": "e", "user_id": "u", "sentAt": 5}),
     ] {
-        let answer = f.gateway.post("/events", &f.tenant.secret, body.to_string()).await;
-        answer.error(422);
-        assert!(!answer.json()["details"].as_array().unwrap().is_empty(), "{answer:?}");
+        let response = f.gateway.post("/events", &f.tenant.secret, body.to_string()).await;
+        response.error(422);
+        assert!(!response.json()["details"].as_array().unwrap().is_empty(), "{response:?}");
     }
     let key = f.gateway.call("POST", "/events", &f.tenant.secret).header("idempotency-key", &"k".repeat(201));
     key.send(event("{}")).await.error(422);
@@ -63,13 +63,14 @@ async fn events_that_cannot_be_kept() {
 }
 
 #[tokio::test]
-async fn one_item_too_many_takes_nothing() {
+async fn oversized_batch_is_rejected_as_a_whole() {
     let f = fixture().await;
     let item = json!({"type": "track", "event": "e", "user_id": "u"});
     refused(&f, "/events/batch", json!({"batch": vec![item.clone(); 101]}).to_string(), 422).await;
     assert!(f.gateway.stored().await.is_empty());
-    let answer = f.gateway.post("/events/batch", &f.tenant.secret, json!({"batch": vec![item; 100]}).to_string()).await;
-    assert_eq!((answer.status, &answer.json()["processed"]), (202, &json!(100)));
+    let response =
+        f.gateway.post("/events/batch", &f.tenant.secret, json!({"batch": vec![item; 100]}).to_string()).await;
+    assert_eq!((response.status, &response.json()["processed"]), (202, &json!(100)));
     for body in [r"{}", r#"{"batch":{}}"#, r#"{"batch":"x"}"#, r#"{"batch":[],"sentAt":"x"}"#] {
         refused(&f, "/events/batch", body, 422).await;
     }
@@ -82,7 +83,7 @@ fn zipped(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn many_bombs_at_once_take_little_memory() {
+async fn concurrent_decompression_bombs_use_little_memory() {
     let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
     let tenant = tenant(&database.store(), 100_000).await;
     // Runs in its own process, so that other tests do not affect its memory. Each decompression occupies a thread,
@@ -108,15 +109,15 @@ async fn many_bombs_at_once_take_little_memory() {
         call.send(bombs[usize::from(n % 4 >= 2)].clone())
     });
     let answers = futures_util::future::join_all(sent).await;
-    assert!(answers.iter().all(|answer| [400, 413, 415].contains(&answer.status)), "{answers:?}");
-    assert!(answers.iter().filter(|answer| answer.status == 413).count() >= 32);
+    assert!(answers.iter().all(|response| [400, 413, 415].contains(&response.status)), "{answers:?}");
+    assert!(answers.iter().filter(|response| response.status == 413).count() >= 32);
     let more = process.peak_kib().saturating_sub(before);
     assert!(more < 256 << 10, "{more} KiB more for 64 bombs of 100 MiB");
     assert_eq!(call("/events").send(event("{}")).await.status, 202);
 }
 
 #[tokio::test]
-async fn bodies_too_large_and_of_other_kinds() {
+async fn oversized_and_unsupported_bodies_are_rejected() {
     let f = fixture().await;
     let large = event(&format!(r#"{{"a":"{}"}}"#, "x".repeat(5 << 20)));
     refused(&f, "/events", large.clone(), 413).await;

@@ -85,10 +85,10 @@ pub fn all_operations() -> Vec<Operation> {
             let query = parameters.iter().filter(|p| p["in"] == "query" && p["required"] == true);
             let success = operation["responses"].as_object().unwrap().keys().find_map(|status| status.parse().ok());
             let status = success.unwrap_or(0u16).to_string();
-            let answer = resolved(&document, &operation["responses"][&status], &[]);
+            let response = resolved(&document, &operation["responses"][&status], &[]);
             found.push(Operation {
-                is_endless: answer["content"]["text/event-stream"].is_object(),
-                answers_json: answer["content"]["application/json"].is_object(),
+                is_endless: response["content"]["text/event-stream"].is_object(),
+                answers_json: response["content"]["application/json"].is_object(),
                 query: query.map(|p| p["name"].as_str().unwrap().to_owned()).collect(),
                 body: (!schema.is_null()).then(|| resolved(&document, schema, &[])),
                 media,

@@ -28,12 +28,12 @@ pub struct Gateway {
 }
 
 #[derive(Debug)]
-pub struct Answer {
+pub struct ApiResponse {
     pub status: u16,
     pub body: Value,
 }
 
-impl Answer {
+impl ApiResponse {
     /// Returns the field names in `details`.
     pub fn fields(&self) -> Vec<&str> {
         let details = self.body["details"].as_array().into_iter().flatten();
@@ -101,11 +101,11 @@ impl Gateway {
         key: &str,
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
-    ) -> Answer {
+    ) -> ApiResponse {
         let call = self.served.call(method, path, key);
         let call = headers.iter().fold(call, |call: Call, (name, value)| call.header(name, value));
-        let answer = call.send(body).await;
-        Answer { status: answer.status, body: answer.json() }
+        let response = call.send(body).await;
+        ApiResponse { status: response.status, body: response.json() }
     }
 
     /// Returns the address that it listens on.
@@ -127,19 +127,19 @@ impl Gateway {
     }
 
     /// Sends a `GET` with the project's secret key.
-    pub async fn get(&self, project: &Tenant, path: &str) -> Answer {
+    pub async fn get(&self, project: &Tenant, path: &str) -> ApiResponse {
         self.send("GET", path, &project.secret, &[], "").await
     }
 
-    pub async fn post(&self, project: &Tenant, path: &str, body: &Value) -> Answer {
+    pub async fn post(&self, project: &Tenant, path: &str, body: &Value) -> ApiResponse {
         self.send("POST", path, &project.secret, &[("content-type", "application/json")], body.to_string()).await
     }
 
-    pub async fn put(&self, project: &Tenant, path: &str, body: &Value) -> Answer {
+    pub async fn put(&self, project: &Tenant, path: &str, body: &Value) -> ApiResponse {
         self.send("PUT", path, &project.secret, &[("content-type", "application/json")], body.to_string()).await
     }
 
-    pub async fn delete(&self, project: &Tenant, path: &str) -> Answer {
+    pub async fn delete(&self, project: &Tenant, path: &str) -> ApiResponse {
         self.send("DELETE", path, &project.secret, &[], "").await
     }
 

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 /// A response whose body has been read.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     pub status: u16,
     pub headers: http::HeaderMap,
     pub bytes: Bytes,
@@ -19,7 +19,7 @@ pub struct Answer {
     pub text: String,
 }
 
-impl Answer {
+impl HttpResponse {
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
@@ -59,7 +59,7 @@ impl Call {
         self
     }
 
-    pub async fn send(self, body: impl Into<Bytes>) -> Answer {
+    pub async fn send(self, body: impl Into<Bytes>) -> HttpResponse {
         let stream = TcpStream::connect(self.addr).await.unwrap();
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
         let connection = tokio::spawn(connection);
@@ -69,6 +69,6 @@ impl Call {
         drop(sender);
         let _ = connection.await;
         let text = String::from_utf8(bytes.to_vec()).unwrap_or_default();
-        Answer { status: parts.status.as_u16(), headers: parts.headers, bytes, text }
+        HttpResponse { status: parts.status.as_u16(), headers: parts.headers, bytes, text }
     }
 }

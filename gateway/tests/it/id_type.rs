@@ -10,7 +10,7 @@ use crate::api_inbox::{deliver, proof};
 use crate::api_messages::queued_by;
 use crate::document::all_operations;
 use crate::fixture::{Gateway, texts};
-use crate::people::Rows;
+use crate::rows::Rows;
 use crate::setup::Tenant;
 
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
@@ -62,7 +62,7 @@ impl Shadowed {
 }
 
 #[tokio::test]
-async fn an_internal_id_erases_and_changes_the_user_who_has_it() {
+async fn internal_id_selects_the_user_to_change_and_erase() {
     let s = Shadowed::start().await;
     let group = s.created("/subscription-groups", json!({"name": "g"})).await;
     let choice = json!({"groups": [{"id": group, "subscribed": false}]});
@@ -87,7 +87,7 @@ async fn an_internal_id_erases_and_changes_the_user_who_has_it() {
 }
 
 #[tokio::test]
-async fn only_the_kind_of_id_that_is_asked_for_is_looked_up() {
+async fn only_the_requested_id_type_is_looked_up() {
     let s = Shadowed::start().await;
     let visitor = s.rows().visitor("a1", None).await;
     for (query, user, external_id) in s.named() {
@@ -149,8 +149,8 @@ async fn lists_honor_id_type() {
         let item = inbox["items"][0]["id"].as_str().unwrap();
         for (other, named, _) in s.named() {
             let read = format!("/inbox/{item}/read?user_id={}&{other}", s.ann);
-            let answer = s.gateway.post(&s.project, &read, &json!({})).await;
-            assert_eq!(answer.status, if named == user { 200 } else { 404 }, "{query} {other}");
+            let response = s.gateway.post(&s.project, &read, &json!({})).await;
+            assert_eq!(response.status, if named == user { 200 } else { 404 }, "{query} {other}");
         }
     }
     for path in ["/events?user=ann", "/messages?userId=ann", "/push-tokens/devices?userId=ann"] {
@@ -161,7 +161,7 @@ async fn lists_honor_id_type() {
 }
 
 #[tokio::test]
-async fn users_in_a_body_are_those_of_the_kind_of_id() {
+async fn users_in_a_body_are_matched_by_id_type() {
     let s = Shadowed::start().await;
     let template = json!({"name": "t", "channel": "EMAIL", "subject": "s", "body": "{{ user.name }}"});
     let template = s.created("/templates", template).await;
@@ -198,7 +198,7 @@ async fn users_in_a_body_are_those_of_the_kind_of_id() {
 }
 
 #[tokio::test]
-async fn an_id_of_the_other_kind_is_refused_in_a_body() {
+async fn id_of_the_other_type_is_rejected_in_a_body() {
     let s = Shadowed::start().await;
     let steps = json!([{"type": "WAIT", "delay": 60}]);
     let new = json!({"name": "a", "triggerType": "EVENT", "triggerEvent": "e", "steps": steps});
@@ -209,26 +209,26 @@ async fn an_id_of_the_other_kind_is_refused_in_a_body() {
         ("/suppressions", json!({"userId": "ann", "channel": "PUSH"})),
         (format!("/automations/{automation}/simulate").as_str(), json!({"userId": "ann"})),
     ] {
-        let answer = s.gateway.post(&s.project, &format!("{path}?idType=internal"), &body).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec!["userId"]), "{path}: {}", answer.body);
+        let response = s.gateway.post(&s.project, &format!("{path}?idType=internal"), &body).await;
+        assert_eq!((response.status, response.fields()), (422, vec!["userId"]), "{path}: {}", response.body);
     }
     let simulate = format!("/automations/{automation}/simulate?idType=external");
     s.gateway.post(&s.project, &simulate, &json!({"userId": "ann"})).await.expect(200);
     for path in ["/inbox", "/inbox/stream"] {
-        let answer = s.gateway.get(&s.project, &format!("{path}?user_id=ann&idType=internal")).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec!["user_id"]), "{path}");
+        let response = s.gateway.get(&s.project, &format!("{path}?user_id=ann&idType=internal")).await;
+        assert_eq!((response.status, response.fields()), (422, vec!["user_id"]), "{path}");
     }
     // A public key's proof covers an external ID.
     let hash = proof(&s.gateway, &s.project, &s.ann.to_string()).await;
     let path = format!("/inbox?user_id={}&user_hash={hash}", s.ann);
     let ask = async |query| s.gateway.send("GET", &format!("{path}&{query}"), &s.project.public, &[], "").await;
-    let answer = ask("idType=internal").await;
-    assert_eq!((answer.status, answer.fields()), (422, vec!["idType"]), "{}", answer.body);
+    let response = ask("idType=internal").await;
+    assert_eq!((response.status, response.fields()), (422, vec!["idType"]), "{}", response.body);
     ask("idType=external").await.expect(200);
 }
 
 #[tokio::test]
-async fn any_other_kind_of_id_is_refused_wherever_one_is_taken() {
+async fn unknown_id_types_are_rejected_everywhere() {
     let s = Shadowed::start().await;
     let mut tried = 0;
     for operation in all_operations().iter().filter(|operation| operation.takes("idType")) {
@@ -236,10 +236,10 @@ async fn any_other_kind_of_id_is_refused_wherever_one_is_taken() {
         for value in ["anonymous", "Internal", ""] {
             let path = format!("{}?user_id=ann&idType={value}", operation.at(&id));
             let body = if operation.method == "GET" { "" } else { "{}" };
-            let answer = s.gateway.send(&operation.method, &path, &s.project.secret, &JSON, body).await;
-            let what = format!("{} {path}: {}", operation.method, answer.body);
-            assert_eq!((answer.status, answer.fields()), (422, vec!["idType"]), "{what}");
-            let message = &answer.body["details"][0]["message"];
+            let response = s.gateway.send(&operation.method, &path, &s.project.secret, &JSON, body).await;
+            let what = format!("{} {path}: {}", operation.method, response.body);
+            assert_eq!((response.status, response.fields()), (422, vec!["idType"]), "{what}");
+            let message = &response.body["details"][0]["message"];
             assert_eq!(message, "must be one of `internal`, `external`", "{what}");
         }
         tried += 1;

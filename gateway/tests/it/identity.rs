@@ -37,7 +37,7 @@ pub fn token(secret: &str, user: &str, seconds: i64) -> String {
 async fn switched(gateway: &Gateway, project: &Tenant, admin: &Login, on: bool) -> Value {
     let path = format!("/projects/{}", project.id);
     let body = json!({ "identityVerification": on });
-    let answer = gateway.put_as(admin, &path, &body).await.expect(200);
+    let response = gateway.put_as(admin, &path, &body).await.expect(200);
     let expected = if on { 403 } else { 202 };
     let event = json!({"event": "probe", "user_id": "probe"}).to_string();
     eventually(secs(2), async || {
@@ -47,11 +47,11 @@ async fn switched(gateway: &Gateway, project: &Tenant, admin: &Login, on: bool) 
         }
     })
     .await;
-    answer
+    response
 }
 
 #[tokio::test]
-async fn a_public_key_names_a_user_only_with_the_proof() {
+async fn public_key_needs_proof_to_name_a_user() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -78,8 +78,8 @@ async fn a_public_key_names_a_user_only_with_the_proof() {
             (json!({"user_id": "ann", "user_hash": bob}), 403),
             (json!({"user_id": "ann", "user_hash": ""}), if path == "/push-tokens" { 422 } else { 403 }),
         ] {
-            let answer = send(&project.public, path, with(fields.clone())).await;
-            assert_eq!(answer.status, status, "{path} {fields}: {}", answer.body);
+            let response = send(&project.public, path, with(fields.clone())).await;
+            assert_eq!(response.status, status, "{path} {fields}: {}", response.body);
         }
         assert_eq!(send(&project.secret, path, with(json!({"user_id": "ann"}))).await.status, 202, "{path}");
     }
@@ -90,9 +90,9 @@ async fn a_public_key_names_a_user_only_with_the_proof() {
         {"type": "alias", "user_id": "bob", "previous_id": "a", "user_hash": ann},
         {"type": "track", "event": "e", "anonymous_id": "a"},
     ]});
-    let answer = send(&project.public, "/events/batch", batch).await.expect(202);
-    assert_eq!((&answer["processed"], &answer["errors"]), (&json!(2), &json!(2)));
-    assert_eq!((&answer["details"][0]["index"], &answer["details"][1]["index"]), (&json!(1), &json!(2)));
+    let response = send(&project.public, "/events/batch", batch).await.expect(202);
+    assert_eq!((&response["processed"], &response["errors"]), (&json!(2), &json!(2)));
+    assert_eq!((&response["details"][0]["index"], &response["details"][1]["index"]), (&json!(1), &json!(2)));
     // Items with only an anonymous ID are marked, because that ID may belong to a merged user. Items with a proof are
     // not.
     let items = gateway.items().await;

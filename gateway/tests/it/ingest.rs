@@ -7,12 +7,12 @@ use wire::event::Body;
 use crate::setup::fixture;
 
 #[tokio::test]
-async fn an_event_is_answered_in_both_forms_and_stands_in_the_stream() {
+async fn event_in_either_form_is_accepted_and_published() {
     let f = fixture().await;
     let body = r#"{"event":"signed_up","user_id":"u1","anonymous_id":"a1","properties":{"plan":"pro", "n":1e2}}"#;
-    let answer = f.gateway.post("/events", &f.tenant.public, body).await;
-    assert_eq!(answer.status, 202, "{answer:?}");
-    let json = answer.json();
+    let response = f.gateway.post("/events", &f.tenant.public, body).await;
+    assert_eq!(response.status, 202, "{response:?}");
+    let json = response.json();
     let id = json["id"].as_str().unwrap();
     assert_eq!((json["status"].as_str(), json["event"]["id"].as_str()), (Some("accepted"), Some(id)));
     assert_eq!(json["event"]["eventName"], "signed_up");
@@ -33,7 +33,7 @@ async fn an_event_is_answered_in_both_forms_and_stands_in_the_stream() {
 }
 
 #[tokio::test]
-async fn a_clients_id_is_answered_the_same_every_time() {
+async fn client_id_always_returns_the_same_event_id() {
     let f = fixture().await;
     let own = fresh(f.gateway.app.clock.now_ms()).to_string();
     let ids = async |body: Value, key: Option<&str>| {
@@ -57,14 +57,14 @@ async fn a_clients_id_is_answered_the_same_every_time() {
 }
 
 #[tokio::test]
-async fn the_row_id_of_a_backends_event_does_not_become_one_of_a_public_keys() {
+async fn public_key_cannot_take_over_a_backend_events_row_id() {
     let f = fixture().await;
     let own = fresh(f.gateway.app.clock.now_ms());
     let row = own_row_id(f.tenant.id, IdSpace::SecretKey, own);
     for (key, id) in [(&f.tenant.public, row), (&f.tenant.public, own), (&f.tenant.secret, own)] {
         let body = json!({"event": "bought", "user_id": "u1", "id": id}).to_string();
-        let answer = f.gateway.post("/events", key, body).await;
-        assert_eq!((answer.status, &answer.json()["id"]), (202, &json!(id)));
+        let response = f.gateway.post("/events", key, body).await;
+        assert_eq!((response.status, &response.json()["id"]), (202, &json!(id)));
     }
     let items = f.gateway.stored().await;
     let of_row = |id| items.iter().filter(|item| item.row_id().unwrap() == id).collect::<Vec<_>>();
@@ -74,20 +74,20 @@ async fn the_row_id_of_a_backends_event_does_not_become_one_of_a_public_keys() {
 }
 
 #[tokio::test]
-async fn identify_answers_with_the_internal_id_before_the_row_exists() {
+async fn identify_returns_the_internal_id_before_the_row_exists() {
     let f = fixture().await;
     let body = r#"{"user_id":"u1","anonymous_id":"a1","properties":{"email":"a@example.com"}}"#;
-    let answer = f.gateway.post("/users/identify", &f.tenant.public, body).await;
+    let response = f.gateway.post("/users/identify", &f.tenant.public, body).await;
     let id = UserKey::External("u1").internal_id(f.tenant.id).to_string();
     let expected = json!({"success": true, "user": {"id": id, "externalId": "u1", "anonymousId": "a1"}});
-    assert_eq!((answer.status, answer.json()), (202, expected));
-    let answer = f.gateway.post("/users/identify", &f.tenant.public, r#"{"anonymousId":"a1"}"#).await;
-    assert_eq!(answer.json()["user"]["externalId"], Value::Null);
+    assert_eq!((response.status, response.json()), (202, expected));
+    let response = f.gateway.post("/users/identify", &f.tenant.public, r#"{"anonymousId":"a1"}"#).await;
+    assert_eq!(response.json()["user"]["externalId"], Value::Null);
     assert!(matches!(f.gateway.stored().await[0].body, Some(Body::Identify(_))));
 }
 
 #[tokio::test]
-async fn each_item_of_a_batch_is_judged_alone() {
+async fn batch_items_are_validated_independently() {
     let f = fixture().await;
     let body = json!({"batch": [
         {"type": "identify", "user_id": "u", "anonymous_id": "a", "properties": {"name": "Zoë"}},
@@ -98,9 +98,9 @@ async fn each_item_of_a_batch_is_judged_alone() {
         {"type": "screen", "name": "Home", "anonymous_id": "a"},
         {"type": "alias", "user_id": "u", "previous_id": "v"},
     ]});
-    let answer = f.gateway.post("/events/batch", &f.tenant.public, body.to_string()).await;
-    let json = answer.json();
-    assert_eq!((answer.status, &json["success"]), (202, &json!(false)), "{answer:?}");
+    let response = f.gateway.post("/events/batch", &f.tenant.public, body.to_string()).await;
+    let json = response.json();
+    assert_eq!((response.status, &json["success"]), (202, &json!(false)), "{response:?}");
     assert_eq!((&json["processed"], &json["errors"]), (&json!(4), &json!(3)));
     let bad: Vec<_> = json["details"].as_array().unwrap().iter().map(|d| d["index"].as_u64().unwrap()).collect();
     assert_eq!(bad, [2, 3, 4]);
@@ -114,13 +114,13 @@ async fn each_item_of_a_batch_is_judged_alone() {
 }
 
 #[tokio::test]
-async fn a_large_batch_of_one_person_keeps_its_order() {
+async fn large_batch_of_one_user_keeps_its_order() {
     let f = fixture().await;
     let item =
         |n| json!({"type": "track", "event": format!("e{n}"), "user_id": "u", "properties": {"x": "y".repeat(30_000)}});
     let body = json!({"batch": (0..100).map(item).collect::<Vec<_>>()}).to_string();
-    let answer = f.gateway.post("/events/batch", &f.tenant.public, body).await;
-    assert_eq!((answer.status, &answer.json()["processed"]), (202, &json!(100)));
+    let response = f.gateway.post("/events/batch", &f.tenant.public, body).await;
+    assert_eq!((response.status, &response.json()["processed"]), (202, &json!(100)));
     let names = f.gateway.stored().await.into_iter().map(|item| match item.body {
         Some(Body::Track(track)) => track.name,
         other => panic!("{other:?}"),
@@ -129,7 +129,7 @@ async fn a_large_batch_of_one_person_keeps_its_order() {
 }
 
 #[tokio::test]
-async fn a_wrong_clock_is_corrected() {
+async fn clock_skew_is_corrected() {
     let f = fixture().await;
     let now = f.gateway.app.clock.now_ms();
     let text = |ms: i64| kernel::clock::rfc3339(kernel::clock::from_ms(ms));
@@ -146,7 +146,7 @@ async fn a_wrong_clock_is_corrected() {
 
 /// A caller with only the public key must not use up the IDs of a backend's events, profile updates or webhooks.
 #[tokio::test]
-async fn callers_of_different_kinds_do_not_share_ids() {
+async fn public_and_secret_keys_do_not_share_ids() {
     let f = fixture().await;
     let own = fresh(f.gateway.app.clock.now_ms()).to_string();
     let keys = [&f.tenant.public, &f.tenant.secret];
@@ -154,9 +154,9 @@ async fn callers_of_different_kinds_do_not_share_ids() {
     for id in ["order-1", &own] {
         for key in keys.iter().cycle().take(4) {
             let body = json!({"event": "bought", "user_id": "u1", "id": id}).to_string();
-            let answer = f.gateway.post("/events", key, body).await;
-            assert_eq!(answer.status, 202, "{answer:?}");
-            answered.push(answer.json()["id"].as_str().unwrap().to_owned());
+            let response = f.gateway.post("/events", key, body).await;
+            assert_eq!(response.status, 202, "{response:?}");
+            answered.push(response.json()["id"].as_str().unwrap().to_owned());
         }
         for key in keys {
             let body = json!({"user_id": "u1", "id": id, "properties": {}}).to_string();

@@ -37,7 +37,7 @@ pub async fn operator_token(gateway: &Gateway, of: &Login, email: &str) -> Strin
     token
 }
 
-pub async fn accept(gateway: &Gateway, token: &str, password: &str) -> http::Answer {
+pub async fn accept(gateway: &Gateway, token: &str, password: &str) -> http::HttpResponse {
     let body = json!({"token": token, "name": "Grace", "password": password}).to_string();
     gateway.call("POST", "/auth/invites/accept").send(body).await
 }

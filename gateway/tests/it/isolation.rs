@@ -16,7 +16,7 @@ use store_projects::members::Role;
 
 use crate::document::{Operation, operations};
 use crate::fixture::Gateway;
-use crate::people::Rows;
+use crate::rows::Rows;
 use crate::setup::Tenant;
 use crate::{api_dead_letters, api_inbox};
 
@@ -71,7 +71,7 @@ pub async fn fill(gateway: &Gateway, project: &Tenant) {
 }
 
 /// Returns the path of an operation with an ID and its required query, and a body.
-fn asked(operation: &Operation, id: &str) -> (String, String) {
+fn request_of(operation: &Operation, id: &str) -> (String, String) {
     // Where a user is required, names an existing one.
     let query = operation.query.iter().map(|name| format!("{name}=u")).collect::<Vec<_>>().join("&");
     let body = match &operation.example {
@@ -124,7 +124,7 @@ async fn rows_of(gateway: &Gateway, project: &Tenant) -> BTreeMap<String, Vec<St
 }
 
 #[tokio::test]
-async fn another_projects_ids_find_and_change_nothing() {
+async fn foreign_ids_find_and_change_nothing() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     fill(&gateway, &project).await;
@@ -135,7 +135,7 @@ async fn another_projects_ids_find_and_change_nothing() {
     let mut wrong = Vec::new();
     for operation in operations().iter().filter(|o| o.has_id()) {
         for id in &ids {
-            let (path, body) = asked(operation, id);
+            let (path, body) = request_of(operation, id);
             let foreign = gateway.send_as(&eve, &operation.method, &path, body).await;
             // Operations without a session refuse the request, because it has no signature.
             let refused = if operation.access == Access::Anyone { 401 } else { 404 };
@@ -146,8 +146,8 @@ async fn another_projects_ids_find_and_change_nothing() {
     }
     // Operations with the ID in the body.
     for (method, id) in ids.iter().flat_map(|id| [("DELETE", id), ("PUT", id)]) {
-        let answer = gateway.send_as(&eve, method, "/api-keys", json!({ "id": id }).to_string()).await;
-        assert_eq!(answer.status, 404, "{method} {id}");
+        let response = gateway.send_as(&eve, method, "/api-keys", json!({ "id": id }).to_string()).await;
+        assert_eq!(response.status, 404, "{method} {id}");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let after = rows_of(&gateway, &project).await;

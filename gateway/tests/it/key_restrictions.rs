@@ -5,7 +5,7 @@ use store_projects::members::Role;
 use testkit::eventually;
 
 use crate::fixture::Gateway;
-use crate::http::{Answer, Call};
+use crate::http::{Call, HttpResponse};
 use crate::login::Login;
 use crate::setup::secs;
 
@@ -17,13 +17,13 @@ async fn created(gateway: &Gateway, admin: &Login, body: Value) -> (Value, Strin
     (made, key)
 }
 
-async fn tracked(gateway: &Gateway, key: &str, origin: Option<&str>) -> Answer {
+async fn tracked(gateway: &Gateway, key: &str, origin: Option<&str>) -> HttpResponse {
     let call = Call::new(gateway.addr(), "POST", "/api/v1/events").header("x-api-key", key);
     origin.into_iter().fold(call, |call, origin| call.header("origin", origin)).send(EVENT).await
 }
 
 #[tokio::test]
-async fn a_browser_uses_a_key_from_its_allowed_origins_only() {
+async fn browser_requests_need_an_allowed_origin() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -41,11 +41,11 @@ async fn a_browser_uses_a_key_from_its_allowed_origins_only() {
         (Some("https://shop.example.com.evil.test"), 403),
         (Some("null"), 403),
     ] {
-        let answer = tracked(&gateway, &key, origin).await;
-        assert_eq!(answer.status, status, "{origin:?}: {}", answer.text);
+        let response = tracked(&gateway, &key, origin).await;
+        assert_eq!(response.status, status, "{origin:?}: {}", response.text);
         // The page may read the error.
-        assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
-        assert_eq!(answer.header("access-control-allow-credentials"), None);
+        assert_eq!(response.header("access-control-allow-origin"), Some("*"));
+        assert_eq!(response.header("access-control-allow-credentials"), None);
     }
     // A preflight request carries no key.
     let preflight = Call::new(gateway.addr(), "OPTIONS", "/api/v1/events");
@@ -81,7 +81,7 @@ async fn a_browser_uses_a_key_from_its_allowed_origins_only() {
 }
 
 #[tokio::test]
-async fn a_key_with_a_limit_leaves_the_rest_of_the_projects_to_others() {
+async fn key_rate_limit_does_not_affect_other_keys() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -89,10 +89,10 @@ async fn a_key_with_a_limit_leaves_the_rest_of_the_projects_to_others() {
     assert_eq!((&made["rateLimit"], &made["allowedOrigins"]), (&json!(3), &json!([])));
     let mut refused = None;
     for _ in 0..100 {
-        let answer = tracked(&gateway, &key, None).await;
-        assert_eq!(answer.header("ratelimit-limit"), Some("3"));
-        if answer.status != 202 {
-            refused = Some(answer);
+        let response = tracked(&gateway, &key, None).await;
+        assert_eq!(response.header("ratelimit-limit"), Some("3"));
+        if response.status != 202 {
+            refused = Some(response);
             break;
         }
     }
@@ -109,7 +109,7 @@ async fn a_key_with_a_limit_leaves_the_rest_of_the_projects_to_others() {
 }
 
 #[tokio::test]
-async fn wrong_restrictions_are_named() {
+async fn invalid_restrictions_are_reported() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -132,8 +132,8 @@ async fn wrong_restrictions_are_named() {
     ] {
         let mut body = sent.clone();
         body["name"] = json!("n");
-        let answer = gateway.post_as(&admin, "/api-keys", &body).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]), "{sent}");
+        let response = gateway.post_as(&admin, "/api-keys", &body).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]), "{sent}");
     }
     let (secret, _) = created(&gateway, &admin, json!({"name": "n"})).await;
     for (sent, fields) in [
@@ -142,8 +142,8 @@ async fn wrong_restrictions_are_named() {
         (json!({"name": "n"}), vec!["id"]),
         (json!({"id": "x", "allowedOrigins": ["x"]}), vec!["id", "allowedOrigins[0]"]),
     ] {
-        let answer = gateway.put_as(&admin, "/api-keys", &sent).await;
-        assert_eq!((answer.status, answer.fields()), (422, fields), "{sent}");
+        let response = gateway.put_as(&admin, "/api-keys", &sent).await;
+        assert_eq!((response.status, response.fields()), (422, fields), "{sent}");
     }
     let unknown = json!({"id": uuid::Uuid::from_u128(7), "name": "n"});
     assert_eq!(gateway.put_as(&admin, "/api-keys", &unknown).await.status, 404);

@@ -18,24 +18,24 @@ const EVENT: &str = r#"{"event":"e","user_id":"u"}"#;
 async fn accepted(gateways: &[&Gateway], key: &str, limit: u32, n: usize) -> usize {
     let mut accepted = 0;
     for i in 0..n {
-        let answer = gateways[i % gateways.len()].post("/events", key, EVENT).await;
-        match answer.status {
+        let response = gateways[i % gateways.len()].post("/events", key, EVENT).await;
+        match response.status {
             202 => accepted += 1,
             _ => {
-                answer.error(429);
-                let after: u32 = answer.header("retry-after").unwrap().parse().unwrap();
+                response.error(429);
+                let after: u32 = response.header("retry-after").unwrap().parse().unwrap();
                 assert!(after >= 1);
-                assert_eq!(answer.header("ratelimit-remaining"), Some("0"));
+                assert_eq!(response.header("ratelimit-remaining"), Some("0"));
             }
         }
-        assert_eq!(answer.header("ratelimit-limit"), Some(&*limit.to_string()));
-        assert!(answer.header("ratelimit-reset").is_some());
+        assert_eq!(response.header("ratelimit-limit"), Some(&*limit.to_string()));
+        assert!(response.header("ratelimit-reset").is_some());
     }
     accepted
 }
 
 #[tokio::test]
-async fn a_burst_of_twice_the_limit_and_no_more() {
+async fn burst_is_limited_to_twice_the_rate() {
     let f = fixture_with(64 * MB, 20).await;
     let since = Instant::now();
     let accepted = accepted(&[&f.gateway], &f.tenant.public, 20, 100).await;
@@ -44,7 +44,7 @@ async fn a_burst_of_twice_the_limit_and_no_more() {
 }
 
 #[tokio::test]
-async fn two_gateways_share_one_limit_and_go_on_without_redis() {
+async fn two_gateways_share_one_limit_and_continue_without_redis() {
     let (database, nats, redis) = tokio::join!(TestDatabase::create(), TestNats::create(), PrivateRedis::start());
     let tenant = tenant(&database.store(), 60).await;
     let config = GatewayConfig { redis: Some(Server::parse(&redis.url()).unwrap()), ..GatewayConfig::default() };
@@ -70,7 +70,7 @@ async fn two_gateways_share_one_limit_and_go_on_without_redis() {
 }
 
 #[tokio::test]
-async fn limits_are_shared_again_when_redis_is_back_or_no_longer_hangs() {
+async fn limits_are_shared_again_after_a_redis_outage() {
     let mut redis = PrivateRedis::start().await;
     let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
     let tenant = tenant(&database.store(), 20).await;
@@ -82,8 +82,8 @@ async fn limits_are_shared_again_when_redis_is_back_or_no_longer_hangs() {
     redis.suspend().await;
     eventually_true("a hanging Redis is abandoned", secs(10), async || {
         let since = Instant::now();
-        let answer = gateway.post("/events", &tenant.public, EVENT).await;
-        assert!(answer.status == 202 || answer.status == 429, "{answer:?}");
+        let response = gateway.post("/events", &tenant.public, EVENT).await;
+        assert!(response.status == 202 || response.status == 429, "{response:?}");
         assert!(since.elapsed() < secs(1));
         !limits.are_shared()
     })
@@ -102,7 +102,7 @@ async fn limits_are_shared_again_when_redis_is_back_or_no_longer_hangs() {
 }
 
 #[tokio::test]
-async fn a_changed_limit_is_taken_over() {
+async fn changed_limit_is_applied() {
     let (redis, f) = tokio::join!(TestRedis::create(), fixture_with(64 * MB, 20));
     drop(redis);
     let db = f.store.connection().await.unwrap();
@@ -138,7 +138,7 @@ async fn answered(stream: &mut TcpStream, within: Duration) -> Option<String> {
 
 /// One project sends far more than its limit, also without bodies. Meanwhile another project with the same limit sends
 /// a part of it.
-async fn beside_a_flood(gateway: &Gateway, [flooding, calm]: [&Tenant; 2]) {
+async fn check_during_a_flood(gateway: &Gateway, [flooding, calm]: [&Tenant; 2]) {
     let (since, gateways) = (Instant::now(), [gateway]);
     let at_once = async || {
         let sent = join_all((0..100).map(|_| accepted(&gateways, &flooding.public, 20, 1))).await;
@@ -156,14 +156,14 @@ async fn beside_a_flood(gateway: &Gateway, [flooding, calm]: [&Tenant; 2]) {
     let flood = async {
         let full = at_once().await;
         let mut streams = join_all((0..200).map(|_| announced(gateway, flooding))).await;
-        let told = join_all(streams.iter_mut().map(|stream| answered(stream, secs(5)))).await;
-        (full, told, since.elapsed())
+        let statuses = join_all(streams.iter_mut().map(|stream| answered(stream, secs(5)))).await;
+        (full, statuses, since.elapsed())
     };
     let others = async {
         let mut sent = 0;
         while sent < 20 {
-            let answer = gateway.post("/events", &calm.public, EVENT).await;
-            assert_eq!(answer.status, 202, "after {sent}: {answer:?}");
+            let response = gateway.post("/events", &calm.public, EVENT).await;
+            assert_eq!(response.status, 202, "after {sent}: {response:?}");
             sent += 1;
         }
         // An admitted request waits for its body; without the body there is no response.
@@ -172,18 +172,18 @@ async fn beside_a_flood(gateway: &Gateway, [flooding, calm]: [&Tenant; 2]) {
         stream.write_all(EVENT.as_bytes()).await.unwrap();
         assert_eq!(answered(&mut stream, secs(5)).await.as_deref(), Some("HTTP/1.1 202"));
     };
-    let ((full, told, took), ()) = tokio::join!(flood, others);
+    let ((full, statuses, took), ()) = tokio::join!(flood, others);
     taken += full;
     // Some requests got a new token and wait for their bodies; all others were refused before their bodies.
-    let waited_for = told.iter().filter(|status| status.is_none()).count();
-    let refused = told.iter().flatten().filter(|status| *status == "HTTP/1.1 429").count();
-    assert_eq!(refused + waited_for, told.len(), "{told:?}");
+    let waited_for = statuses.iter().filter(|status| status.is_none()).count();
+    let refused = statuses.iter().flatten().filter(|status| *status == "HTTP/1.1 429").count();
+    assert_eq!(refused + waited_for, statuses.len(), "{statuses:?}");
     let most = 40.0 + took.as_secs_f64() * 20.0 + 1.0;
     assert!(refused > 0 && (taken + waited_for) as f64 <= most, "{taken}, {waited_for} and {refused}: over {most}");
 }
 
 #[tokio::test]
-async fn who_is_over_the_limit_is_refused_before_the_body_and_nobody_else_is() {
+async fn request_over_the_limit_is_rejected_before_its_body() {
     let (database, nats, redis) = tokio::join!(TestDatabase::create(), TestNats::create(), PrivateRedis::start());
     let bus = bus_config(nats.url(), nats.prefix(), 64 * MB);
     for shared in [None, Some(Server::parse(&redis.url()).unwrap())] {
@@ -191,8 +191,8 @@ async fn who_is_over_the_limit_is_refused_before_the_body_and_nobody_else_is() {
         let is_shared = shared.is_some();
         let config = GatewayConfig { redis: shared, ..GatewayConfig::default() };
         let gateway = Gateway::start(&database.config(), &bus, config).await;
-        let as_it_is_to_be = async || gateway.app.limits.are_shared() == is_shared;
-        eventually_true("limits are shared as configured", secs(5), as_it_is_to_be).await;
-        beside_a_flood(&gateway, [&flooding, &calm]).await;
+        let are_shared_as_configured = async || gateway.app.limits.are_shared() == is_shared;
+        eventually_true("limits are shared as configured", secs(5), are_shared_as_configured).await;
+        check_during_a_flood(&gateway, [&flooding, &calm]).await;
     }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use store_projects::members::Role;
 
 use crate::fixture::Gateway;
-use crate::http::{Answer, Call};
+use crate::http::{Call, HttpResponse};
 use crate::login::Login;
 use crate::setup::{Tenant, tenant};
 
@@ -19,14 +19,14 @@ async fn flood(gateway: &Gateway, project: &Tenant) {
     let track = || Call::new(gateway.addr(), "POST", "/api/v1/events").header("x-api-key", &project.public).send(EVENT);
     loop {
         let answers = join_all((0..20).map(|_| track())).await;
-        if answers.iter().filter(|answer| answer.status == 429).count() >= 15 {
+        if answers.iter().filter(|response| response.status == 429).count() >= 15 {
             return;
         }
     }
 }
 
 #[tokio::test]
-async fn a_flood_with_a_public_key_leaves_secret_keys_and_sessions_their_share() {
+async fn public_key_flood_leaves_capacity_for_secret_keys_and_sessions() {
     let gateway = Gateway::start().await;
     let project = tenant(&gateway.app.store, 20).await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -49,7 +49,7 @@ async fn a_flood_with_a_public_key_leaves_secret_keys_and_sessions_their_share()
 }
 
 #[tokio::test]
-async fn an_account_has_its_share_whatever_the_number_of_its_projects() {
+async fn account_limit_does_not_grow_with_its_projects() {
     let gateway = Gateway::start().await;
     let first = gateway.project().await;
     let mallory = gateway.log_in(&first, Role::Admin).await;
@@ -85,7 +85,7 @@ async fn an_account_has_its_share_whatever_the_number_of_its_projects() {
 }
 
 #[tokio::test]
-async fn the_operator_bounds_what_tenants_set() {
+async fn operator_limits_cap_tenant_settings() {
     let gateway = Gateway::start_with(&[("MAX_RATE_LIMIT", "500"), ("MAX_PROJECTS_PER_ACCOUNT", "2")]).await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -123,13 +123,13 @@ async fn the_operator_bounds_what_tenants_set() {
 }
 
 /// Sends an unauthenticated request from an address that the proxy reports.
-async fn unproven(gateway: &Gateway, method: &str, path: &str, client: &str) -> Answer {
+async fn unproven(gateway: &Gateway, method: &str, path: &str, client: &str) -> HttpResponse {
     let call = gateway.call(method, path).header("x-forwarded-for", client).header("x-signature", &"0".repeat(64));
     call.header("cookie", &format!("session={}", "0".repeat(64))).send("{}").await
 }
 
 #[tokio::test]
-async fn an_address_that_proves_nothing_is_refused_after_a_while_and_no_other_is() {
+async fn unauthenticated_requests_are_limited_per_address() {
     let gateway = Gateway::start_with(&[("TRUST_FORWARDED", "on")]).await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
@@ -140,7 +140,7 @@ async fn an_address_that_proves_nothing_is_refused_after_a_while_and_no_other_is
         let mut refused = None;
         for _ in 0..20 {
             let answers = join_all((0..50).map(|_| unproven(&gateway, method, path, &hostile))).await;
-            refused = answers.into_iter().find(|answer| answer.status == 429);
+            refused = answers.into_iter().find(|response| response.status == 429);
             if refused.is_some() {
                 break;
             }
@@ -162,9 +162,9 @@ async fn an_address_that_proves_nothing_is_refused_after_a_while_and_no_other_is
 }
 
 /// Repeats a request until one is refused (429).
-async fn until_refused(request: impl AsyncFn() -> Answer) {
+async fn until_refused(request: impl AsyncFn() -> HttpResponse) {
     for _ in 0..20 {
-        if join_all((0..50).map(|_| request())).await.iter().any(|answer| answer.status == 429) {
+        if join_all((0..50).map(|_| request())).await.iter().any(|response| response.status == 429) {
             return;
         }
     }
@@ -172,7 +172,7 @@ async fn until_refused(request: impl AsyncFn() -> Answer) {
 }
 
 #[tokio::test]
-async fn refusals_of_others_at_an_address_do_not_affect_known_sessions_and_keys() {
+async fn address_limit_does_not_affect_known_sessions_and_keys() {
     let gateway = Gateway::start_with(&[("TRUST_FORWARDED", "on")]).await;
     let project = gateway.project().await;
     let member = gateway.log_in(&project, Role::Admin).await;
@@ -186,8 +186,8 @@ async fn refusals_of_others_at_an_address_do_not_affect_known_sessions_and_keys(
     let made_up_session = async || unproven(&gateway, "GET", "/team", office).await;
     for path in ["/team", "/auth/session", "/auth/sessions", "/projects"] {
         until_refused(&made_up_session).await;
-        let answer = by_session("GET", path).await;
-        assert_eq!(answer.status, 200, "{path}: {}", answer.text);
+        let response = by_session("GET", path).await;
+        assert_eq!(response.status, 200, "{path}: {}", response.text);
     }
     until_refused(&made_up_session).await;
     // The gateway drops a new key from its cache once, when it reads the change that created it.
@@ -204,7 +204,7 @@ async fn refusals_of_others_at_an_address_do_not_affect_known_sessions_and_keys(
 }
 
 #[tokio::test]
-async fn one_account_cannot_ask_without_end_outside_of_projects() {
+async fn requests_outside_of_projects_are_limited_per_account() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let (busy, calm) = (gateway.log_in(&project, Role::Admin).await, gateway.log_in(&project, Role::Member).await);
@@ -212,7 +212,7 @@ async fn one_account_cannot_ask_without_end_outside_of_projects() {
     while refused.is_none() {
         while gateway.app.auth.account_limit.take(&busy.account).is_ok() {}
         let answers = join_all((0..30).map(|_| gateway.call_as(&busy, "GET", "/projects").send(""))).await;
-        refused = answers.into_iter().find(|answer| answer.status == 429);
+        refused = answers.into_iter().find(|response| response.status == 429);
     }
     let message = refused.unwrap().error(429);
     assert!(message.contains("rate limit of this account"), "{message}");

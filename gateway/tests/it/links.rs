@@ -1,29 +1,29 @@
 //! Opens and clicks, by links in mails.
 
-use domain::link::{self, About, Sent};
+use domain::link::{self, LinkClaims, TrackingClaims};
 use serde_json::{Value, json};
 use uuid::Uuid;
 use wire::event::Body;
 
 use crate::fixture::Gateway;
-use crate::http::{Answer, Call};
+use crate::http::{Call, HttpResponse};
 use crate::setup::master_keys;
 
 const AGENT: (&str, &str) = ("user-agent", "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0");
 const PAGE: &str = "https://shop.example/a?b=1&c=%C3%A9#d";
 
-async fn call(gateway: &Gateway, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+async fn call(gateway: &Gateway, method: &str, path: &str, headers: &[(&str, &str)]) -> HttpResponse {
     let call = Call::new(gateway.address(), method, path);
     headers.iter().fold(call, |call, (name, value)| call.header(name, value)).send("").await
 }
 
 /// Returns the delivery events: kinds, data and deduplication IDs.
-async fn told(gateway: &Gateway) -> Vec<(String, Value, Vec<u8>)> {
+async fn webhook_items(gateway: &Gateway) -> Vec<(String, Value, Vec<u8>)> {
     let items = gateway.items().await.into_iter();
     items
         .map(|item| match item.body {
-            Some(Body::Webhook(told)) => {
-                (told.kind, serde_json::from_slice(&told.data).unwrap(), item.dedupe_id.to_vec())
+            Some(Body::Webhook(webhook)) => {
+                (webhook.kind, serde_json::from_slice(&webhook.data).unwrap(), item.dedupe_id.to_vec())
             }
             other => panic!("{other:?}"),
         })
@@ -31,9 +31,9 @@ async fn told(gateway: &Gateway) -> Vec<(String, Value, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn people_are_counted_and_led_on_and_programs_only_led_on() {
+async fn human_clicks_are_counted_and_bots_are_only_redirected() {
     let gateway = Gateway::start().await;
-    let sent = Sent { project: gateway.project().await.id, message: Uuid::from_u128(7) };
+    let sent = TrackingClaims { project: gateway.project().await.id, message: Uuid::from_u128(7) };
     let (open, click) = (link::open(&master_keys(), "", sent), link::click(&master_keys(), "", sent, PAGE));
     for (method, headers) in [
         ("HEAD", &[AGENT][..]),
@@ -53,20 +53,20 @@ async fn people_are_counted_and_led_on_and_programs_only_led_on() {
     let onward = call(&gateway, "GET", &click, &[AGENT]).await;
     assert_eq!((onward.status, onward.header("location")), (302, Some(PAGE)));
     assert_eq!(onward.header("referrer-policy"), Some("no-referrer"));
-    let told = told(&gateway).await;
-    let [opened, clicked] = &told[..] else { panic!("{told:?}") };
+    let items = webhook_items(&gateway).await;
+    let [opened, clicked] = &items[..] else { panic!("{items:?}") };
     assert_eq!((opened.0.as_str(), clicked.0.as_str()), ("message.opened", "message.clicked"));
     assert_eq!(opened.1, json!({"messageId": sent.message, "source": "link"}));
     assert_eq!(clicked.1, json!({"messageId": sent.message, "url": PAGE, "source": "link"}));
-    assert!(opened.2.len() == 16 && opened.2 != clicked.2, "{told:?}");
+    assert!(opened.2.len() == 16 && opened.2 != clicked.2, "{items:?}");
 }
 
 #[tokio::test]
-async fn one_link_that_is_called_without_end_does_not_fill_the_stream() {
+async fn flood_on_one_link_does_not_fill_the_stream() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await.id;
-    let sent = Sent { project, message: Uuid::from_u128(7) };
-    let about = About { project, message: sent.message, user: Uuid::from_u128(8), group: None, channel: None };
+    let sent = TrackingClaims { project, message: Uuid::from_u128(7) };
+    let about = LinkClaims { project, message: sent.message, user: Uuid::from_u128(8), group: None, channel: None };
     let other = link::click(&master_keys(), "", sent, "https://shop.example/other");
     let (open, click) = (link::open(&master_keys(), "", sent), link::click(&master_keys(), "", sent, PAGE));
     let unsubscribe = link::unsubscribe(&master_keys(), "", about);
@@ -81,18 +81,18 @@ async fn one_link_that_is_called_without_end_does_not_fill_the_stream() {
         assert!(status == 200 || status == 429, "{status}");
     }
     // The requests may span two minutes.
-    let told = told(&gateway).await;
-    let unsubscribed = told.iter().filter(|(told, ..)| told == "message.unsubscribed").count();
-    assert!((20..=40).contains(&unsubscribed) && (3..=6).contains(&(told.len() - unsubscribed)), "{told:?}");
+    let items = webhook_items(&gateway).await;
+    let unsubscribed = items.iter().filter(|(item_kind, ..)| item_kind == "message.unsubscribed").count();
+    assert!((20..=40).contains(&unsubscribed) && (3..=6).contains(&(items.len() - unsubscribed)), "{items:?}");
     for kind in ["message.opened", "message.clicked", "message.unsubscribed"] {
-        assert!(told.iter().any(|(told, ..)| told == kind), "{kind}");
+        assert!(items.iter().any(|(item_kind, ..)| item_kind == kind), "{kind}");
     }
 }
 
 #[tokio::test]
-async fn a_link_that_was_not_made_here_leads_nowhere() {
+async fn forged_link_does_not_redirect() {
     let gateway = Gateway::start().await;
-    let sent = Sent { project: gateway.project().await.id, message: Uuid::from_u128(7) };
+    let sent = TrackingClaims { project: gateway.project().await.id, message: Uuid::from_u128(7) };
     let (open, click) = (link::open(&master_keys(), "", sent), link::click(&master_keys(), "", sent, PAGE));
     let forged = format!("{}aHR0cHM6Ly9ldmlsLmV4YW1wbGUv", open.replace("/o/", "/c/"));
     let longer = format!("{click}AAAA");
@@ -104,24 +104,24 @@ async fn a_link_that_was_not_made_here_leads_nowhere() {
         &longer,
         &open.replace("/o/", "/c/"),
     ] {
-        let answer = call(&gateway, "GET", path, &[AGENT]).await;
-        assert_eq!((answer.status, answer.header("location")), (404, None), "{path}");
+        let response = call(&gateway, "GET", path, &[AGENT]).await;
+        assert_eq!((response.status, response.header("location")), (404, None), "{path}");
     }
     // The pixel is served anyway.
     for path in ["/o/x", &click.replace("/c/", "/o/")] {
         assert_eq!(call(&gateway, "GET", path, &[AGENT]).await.status, 200);
     }
     for (path, status) in [(&open, 405), (&click, 405)] {
-        let answer = call(&gateway, "POST", path, &[AGENT]).await;
-        assert_eq!((answer.status, answer.header("allow")), (status, Some("GET, HEAD")));
+        let response = call(&gateway, "POST", path, &[AGENT]).await;
+        assert_eq!((response.status, response.header("allow")), (status, Some("GET, HEAD")));
     }
     assert!(gateway.items().await.is_empty());
 }
 
 #[tokio::test]
-async fn an_address_of_two_lines_adds_no_header() {
+async fn line_breaks_in_a_url_add_no_header() {
     let gateway = Gateway::start().await;
-    let sent = Sent { project: gateway.project().await.id, message: Uuid::from_u128(7) };
+    let sent = TrackingClaims { project: gateway.project().await.id, message: Uuid::from_u128(7) };
     for (end, leads_on) in [
         ("\r\n", false),
         ("\n", false),
@@ -144,9 +144,9 @@ async fn an_address_of_two_lines_adds_no_header() {
 }
 
 #[tokio::test]
-async fn a_click_leads_on_while_the_broker_is_away() {
+async fn click_redirects_during_a_broker_outage() {
     let gateway = Gateway::start().await;
-    let sent = Sent { project: gateway.project().await.id, message: Uuid::from_u128(7) };
+    let sent = TrackingClaims { project: gateway.project().await.id, message: Uuid::from_u128(7) };
     gateway.bus.jetstream.delete_stream(gateway.bus.names.ingest_stream()).await.unwrap();
     let click = link::click(&master_keys(), "", sent, PAGE);
     let onward = call(&gateway, "GET", &click, &[AGENT]).await;

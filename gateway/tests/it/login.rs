@@ -12,7 +12,7 @@ use store_projects::members::{self, Role};
 use store_projects::sessions::{self, NewSession};
 use uuid::Uuid;
 
-use crate::fixture::{Answer, Gateway};
+use crate::fixture::{ApiResponse, Gateway};
 use crate::http::{self, Call};
 use crate::setup::{Tenant, secs};
 
@@ -29,7 +29,7 @@ pub struct Login {
 /// Creates an account; without a password, no password signs in to it.
 pub async fn account(store: &Store, email: &str, password: Option<&str>) -> Uuid {
     let now = Clock::system().now();
-    let hash = password.map_or(password::NOBODYS.to_owned(), |p| password::hash(p).unwrap());
+    let hash = password.map_or(password::DUMMY_HASH.to_owned(), |p| password::hash(p).unwrap());
     let account =
         Account { id: fresh(now.as_millisecond()), email: email.to_owned(), name: "Ada".to_owned(), is_verified: true };
     let mut db = store.connection().await.unwrap();
@@ -81,29 +81,29 @@ impl Gateway {
             .header("x-project-id", &login.project.to_string())
     }
 
-    pub async fn send_as(&self, login: &Login, method: &str, path: &str, body: impl Into<Bytes>) -> Answer {
-        let answer = self.call_as(login, method, path).send(body).await;
-        Answer { status: answer.status, body: answer.json() }
+    pub async fn send_as(&self, login: &Login, method: &str, path: &str, body: impl Into<Bytes>) -> ApiResponse {
+        let response = self.call_as(login, method, path).send(body).await;
+        ApiResponse { status: response.status, body: response.json() }
     }
 
-    pub async fn get_as(&self, login: &Login, path: &str) -> Answer {
+    pub async fn get_as(&self, login: &Login, path: &str) -> ApiResponse {
         self.send_as(login, "GET", path, "").await
     }
 
-    pub async fn post_as(&self, login: &Login, path: &str, body: &Value) -> Answer {
+    pub async fn post_as(&self, login: &Login, path: &str, body: &Value) -> ApiResponse {
         self.send_as(login, "POST", path, body.to_string()).await
     }
 
-    pub async fn put_as(&self, login: &Login, path: &str, body: &Value) -> Answer {
+    pub async fn put_as(&self, login: &Login, path: &str, body: &Value) -> ApiResponse {
         self.send_as(login, "PUT", path, body.to_string()).await
     }
 
-    pub async fn delete_as(&self, login: &Login, path: &str) -> Answer {
+    pub async fn delete_as(&self, login: &Login, path: &str) -> ApiResponse {
         self.send_as(login, "DELETE", path, "").await
     }
 
     /// Signs in with an email address and a password.
-    pub async fn post_login(&self, email: &str, password: &str) -> http::Answer {
+    pub async fn post_login(&self, email: &str, password: &str) -> http::HttpResponse {
         let body = serde_json::json!({ "email": email, "password": password });
         self.call("POST", "/auth/login").send(body.to_string()).await
     }

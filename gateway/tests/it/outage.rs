@@ -12,17 +12,17 @@ use store_projects::api_keys::{self, KeyType};
 use testkit::{PrivateNats, PrivatePostgres, TestDatabase, TestNats, eventually};
 use wire::event::{Body, IngestItem};
 
-use crate::http::{Answer, Call};
+use crate::http::{Call, HttpResponse};
 use crate::setup::{Gateway, MB, bus_config, fixture_with, secs, tenant};
 
 const EVENT: &str = r#"{"event":"e","user_id":"u"}"#;
 
 /// Asserts that the request was refused within 2 s, with a `Retry-After` of 1 to 5 s.
-fn come_back(answer: &Answer, since: Instant) {
+fn come_back(response: &HttpResponse, since: Instant) {
     let took = since.elapsed();
-    answer.error(503);
+    response.error(503);
     assert!(took < secs(2), "{took:?}");
-    let after: u32 = answer.header("retry-after").unwrap().parse().unwrap();
+    let after: u32 = response.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=5).contains(&after), "{after}");
 }
 
@@ -34,7 +34,7 @@ async fn is_accepted(gateway: &Gateway, key: &str) -> Result<(), u16> {
 }
 
 #[tokio::test]
-async fn without_the_broker_nothing_is_accepted_and_all_goes_on_when_it_is_back() {
+async fn broker_outage_rejects_events_until_the_broker_returns() {
     let mut nats = PrivateNats::start().await;
     let database = TestDatabase::create().await;
     let tenant = tenant(&database.store(), 100_000).await;
@@ -60,18 +60,18 @@ async fn without_the_broker_nothing_is_accepted_and_all_goes_on_when_it_is_back(
     nats.suspend().await;
     eventually(secs(5), async || {
         let since = Instant::now();
-        let answer = gateway.post("/events", &tenant.public, EVENT).await;
-        if answer.status == 202 {
+        let response = gateway.post("/events", &tenant.public, EVENT).await;
+        if response.status == 202 {
             return Err("the signal has not arrived yet");
         }
-        come_back(&answer, since);
+        come_back(&response, since);
         Ok(())
     })
     .await;
     // Many requests are refused during the outage, and hardly any of them is recorded later.
     let late = || gateway.post("/events", &tenant.public, r#"{"event":"late","user_id":"u"}"#);
-    for answer in join_all((0..100).map(|_| late())).await {
-        answer.error(503);
+    for response in join_all((0..100).map(|_| late())).await {
+        response.error(503);
     }
     nats.resume();
     eventually(secs(5), async || is_accepted(&gateway, &tenant.public).await).await;
@@ -81,16 +81,16 @@ async fn without_the_broker_nothing_is_accepted_and_all_goes_on_when_it_is_back(
 }
 
 #[tokio::test]
-async fn a_full_stream_refuses_instead_of_dropping() {
+async fn full_stream_rejects_events_instead_of_dropping() {
     let f = fixture_with(MB, 100_000).await;
     let event = format!(r#"{{"event":"e","user_id":"u","properties":{{"x":"{}"}}}}"#, "y".repeat(30_000));
     let mut accepted = 0;
     let refusal = loop {
         let since = Instant::now();
-        let answer = f.gateway.post("/events", &f.tenant.public, event.clone()).await;
-        match answer.status {
+        let response = f.gateway.post("/events", &f.tenant.public, event.clone()).await;
+        match response.status {
             202 => accepted += 1,
-            _ => break (answer, since),
+            _ => break (response, since),
         }
         assert!(accepted < 100);
     };
@@ -102,7 +102,7 @@ async fn a_full_stream_refuses_instead_of_dropping() {
 }
 
 #[tokio::test]
-async fn without_the_database_known_keys_go_on_and_unknown_ones_are_not_told_that_they_are_wrong() {
+async fn database_outage_accepts_cached_keys_and_returns_503_for_others() {
     let mut postgres = PrivatePostgres::start().await;
     let nats = TestNats::create().await;
     let config = DatabaseConfig { url: postgres.url(), pool_size: 4 };
@@ -117,9 +117,9 @@ async fn without_the_database_known_keys_go_on_and_unknown_ones_are_not_told_tha
         assert_eq!(is_accepted(&gateway, &tenant.public).await, Ok(()));
     }
     for key in [tenant.secret.clone(), api_keys::random_key(KeyType::Public)] {
-        let answer = gateway.post("/events", &key, EVENT).await;
-        answer.error(503);
-        assert!(answer.header("retry-after").is_some());
+        let response = gateway.post("/events", &key, EVENT).await;
+        response.error(503);
+        assert!(response.header("retry-after").is_some());
     }
 
     postgres.start_again().await;
@@ -127,7 +127,7 @@ async fn without_the_database_known_keys_go_on_and_unknown_ones_are_not_told_tha
 }
 
 #[tokio::test]
-async fn a_conflict_in_the_database_is_not_our_fault() {
+async fn database_conflict_returns_503() {
     let f = fixture_with(MB, 1).await;
     let db = f.store.connection().await.unwrap();
     for (code, status) in [("40P01", 503), ("40001", 503), ("55P03", 503), ("42P01", 500)] {

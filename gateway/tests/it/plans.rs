@@ -1,12 +1,12 @@
 //! Number of rows that lists read from large tables: those they concern, and no others.
 
 use database::Transaction;
-use database::filter::Start;
+use database::filter::PageStart;
 use jiff::SignedDuration;
 use kernel::ids::{ProjectId, UserKey};
 use store_profiles::events::export as event_export;
 use store_profiles::events::list::{self as events, EventFilter};
-use store_profiles::users::export::{self as user_export, TOP};
+use store_profiles::users::export::{self as user_export, FIRST_POSITION};
 use store_profiles::users::list::{self as users, UserFilter};
 use store_profiles::users::read as identity;
 use store_profiles::users::user_ref::{IdType, UserRef};
@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::fixture::Gateway;
 
 const MODES: [&str; 3] = ["auto", "force_generic_plan", "force_custom_plan"];
-const PEOPLE: i64 = 40_000;
+const USERS: i64 = 40_000;
 
 /// Returns the rows that the transaction has read from matching tables, by sequential scans and by indexes.
 async fn read(tx: &Transaction<'_>, tables: &str) -> (i64, i64) {
@@ -50,11 +50,11 @@ macro_rules! reads_at_most {
 
 /// Inserts 40,000 users. The oldest tenth has a rare name, and 100 were seen within the month. A second project has as
 /// many.
-async fn people(gateway: &Gateway, project: ProjectId) {
+async fn insert_users(gateway: &Gateway, project: ProjectId) {
     let sql = "INSERT INTO users (project_id, id, external_id, created_at, last_seen_at, updated_at) \
                SELECT $1, md5($1::uuid::text || n)::uuid, 'user-' || n, now() - interval '400 days' + n * interval '1 second', \
                CASE WHEN n % 400 = 0 THEN now() ELSE now() - interval '200 days' END, now() FROM generate_series(1, $2::bigint) n";
-    gateway.sql.execute(sql, &[&project, &PEOPLE]).await.unwrap();
+    gateway.sql.execute(sql, &[&project, &USERS]).await.unwrap();
     let sql = "INSERT INTO user_search SELECT project_id, id, created_at, chr(1) || external_id || chr(1) || \
                CASE WHEN substr(external_id, 6)::int <= 4000 THEN 'zelda ' ELSE 'ann ' END || md5(id::text) \
                FROM users WHERE project_id = $1";
@@ -62,11 +62,11 @@ async fn people(gateway: &Gateway, project: ProjectId) {
 }
 
 #[tokio::test]
-async fn of_people_only_those_in_question_are_read() {
+async fn user_queries_read_only_relevant_rows() {
     let gateway = Gateway::start().await;
     let (project, other) = (ProjectId(Uuid::from_u128(1)), ProjectId(Uuid::from_u128(2)));
-    people(&gateway, project).await;
-    people(&gateway, other).await;
+    insert_users(&gateway, project).await;
+    insert_users(&gateway, other).await;
     gateway.sql.batch_execute("ANALYZE users; ANALYZE user_search").await.unwrap();
     let month_ago = gateway.app.clock.now() - SignedDuration::from_hours(30 * 24);
     let search = |text: &str| UserFilter { search: Some(text.to_owned()), seen_since: None, is_many: false };
@@ -84,7 +84,7 @@ async fn of_people_only_those_in_question_are_read() {
         (seen(false), 10_000, 2 * 10_200),
     ] {
         reads_at_most!(gateway, "^user", most, |tx| {
-            let (page, found) = users::list(tx, project, &filter, &Start::Offset(0), 21).await.unwrap();
+            let (page, found) = users::list(tx, project, &filter, &PageStart::Offset(0), 21).await.unwrap();
             assert_eq!(found.count, total, "{filter:?}");
             assert_eq!(page.len() as i64, if total == 0 && filter.search.is_none() { 21 } else { total.min(21) });
         });
@@ -93,10 +93,10 @@ async fn of_people_only_those_in_question_are_read() {
     for text in ["ann", "zelda"] {
         let mut db = gateway.app.store.connection().await.unwrap();
         let filter = search(text);
-        let (first, total) = users::list(&mut db, project, &filter, &Start::Offset(0), 30).await.unwrap();
-        let place = (first[9].created_at, first[9].id);
-        let (rest, again) = users::list(&mut db, project, &filter, &Start::After(place), 20).await.unwrap();
-        let (offset, _) = users::list(&mut db, project, &filter, &Start::Offset(10), 20).await.unwrap();
+        let (first, total) = users::list(&mut db, project, &filter, &PageStart::Offset(0), 30).await.unwrap();
+        let position = (first[9].created_at, first[9].id);
+        let (rest, again) = users::list(&mut db, project, &filter, &PageStart::After(position), 20).await.unwrap();
+        let (offset, _) = users::list(&mut db, project, &filter, &PageStart::Offset(10), 20).await.unwrap();
         assert_eq!((&rest[..], &offset[..], again), (&first[10..], &first[10..], total));
     }
 }
@@ -104,10 +104,10 @@ async fn of_people_only_those_in_question_are_read() {
 /// One large project, a third of it merged users, among hundreds of small ones. A generic plan, which ignores the
 /// parameters, assumes that the project is small.
 #[tokio::test]
-async fn whom_an_id_leads_to_is_found_without_the_others() {
+async fn id_lookups_read_only_relevant_rows() {
     let gateway = Gateway::start().await;
     let project = ProjectId(Uuid::from_u128(1));
-    people(&gateway, project).await;
+    insert_users(&gateway, project).await;
     let sql = "INSERT INTO users (project_id, id, anonymous_id, merged_into, merged_at, created_at, last_seen_at, updated_at) \
                SELECT $1, gen_random_uuid(), 'a' || row_number() OVER (), id, now(), now(), now(), now() FROM users LIMIT 20000";
     gateway.sql.execute(sql, &[&project]).await.unwrap();
@@ -125,13 +125,13 @@ async fn whom_an_id_leads_to_is_found_without_the_others() {
         let mut expected = vec![pointers[0], known[0]];
         expected.sort_unstable();
         assert_eq!(own, expected);
-        let identity::IdsOf { ids, people } = identity::all_ids_of(tx, project, &known).await.unwrap();
+        let identity::OwnedIds { ids, owners: people } = identity::all_ids_of(tx, project, &known).await.unwrap();
         assert_eq!((ids.len(), people.len()), (6, 6));
         let pointer = pointers[0].to_string();
         let pointer = UserRef::new(&pointer, IdType::Either);
         assert_eq!(identity::find_id(tx, project, pointer).await.unwrap(), Some(known[0]));
         assert_eq!(identity::resolve_all(tx, project, &pointers).await.unwrap()[&pointers[2]], known[2]);
-        assert_eq!(identity::shown(tx, project, &pointers).await.unwrap().len(), 3);
+        assert_eq!(identity::summaries(tx, project, &pointers).await.unwrap().len(), 3);
     });
 }
 
@@ -153,7 +153,7 @@ async fn events(gateway: &Gateway, project: ProjectId, ids: &[Uuid]) {
 }
 
 #[tokio::test]
-async fn of_events_only_those_in_question_are_read() {
+async fn event_queries_read_only_relevant_rows() {
     let gateway = Gateway::start().await;
     let (project, other) = (ProjectId(Uuid::from_u128(1)), ProjectId(Uuid::from_u128(2)));
     let ids: Vec<Uuid> = ["u1", "u2"].map(|u| UserKey::External(u).internal_id(project)).to_vec();
@@ -173,10 +173,10 @@ async fn of_events_only_those_in_question_are_read() {
         (EventFilter { names: names(&["rare_1", "often"]), user_ids: Some(ids.clone()) }, 60, 240),
     ] {
         reads_at_most!(gateway, "^events_", most, |tx| {
-            let (page, found) = events::list(tx, project, &filter, &Start::Offset(0), 21).await.unwrap();
+            let (page, found) = events::list(tx, project, &filter, &PageStart::Offset(0), 21).await.unwrap();
             assert_eq!((page.len() as i64, found.count), (total.min(21), total), "{filter:?}");
             assert!(page.is_sorted_by(|a, b| a.id > b.id));
-            let behind = Start::After(page[5].id);
+            let behind = PageStart::After(page[5].id);
             let (rest, _) = events::list(tx, project, &filter, &behind, 3).await.unwrap();
             assert_eq!(
                 rest.iter().map(|e| e.id).collect::<Vec<_>>(),
@@ -185,19 +185,19 @@ async fn of_events_only_those_in_question_are_read() {
         });
     }
     // An empty list of users finds nothing and reads no table.
-    let nobody = EventFilter { names: None, user_ids: Some(Vec::new()) };
+    let no_users = EventFilter { names: None, user_ids: Some(Vec::new()) };
     let mut db = gateway.app.store.connection().await.unwrap();
-    let (page, total) = events::list(&mut db, project, &nobody, &Start::Offset(0), 21).await.unwrap();
+    let (page, total) = events::list(&mut db, project, &no_users, &PageStart::Offset(0), 21).await.unwrap();
     assert_eq!((page.len(), total.count), (0, 0));
 }
 
 #[tokio::test]
-async fn an_export_reads_a_stretch_whatever_is_in_it() {
+async fn export_batch_reads_a_bounded_number_of_rows() {
     let gateway = Gateway::start().await;
     let (project, other) = (ProjectId(Uuid::from_u128(1)), ProjectId(Uuid::from_u128(2)));
     let ids: Vec<Uuid> = ["u1", "u2"].map(|u| UserKey::External(u).internal_id(project)).to_vec();
     for project in [project, other] {
-        people(&gateway, project).await;
+        insert_users(&gateway, project).await;
         events(&gateway, project, &ids).await;
     }
     gateway.sql.batch_execute("ANALYZE users; ANALYZE user_search; ANALYZE events").await.unwrap();
@@ -213,8 +213,8 @@ async fn an_export_reads_a_stretch_whatever_is_in_it() {
         (seen(false), 200, 2 * 5_000 + 900),
     ] {
         reads_at_most!(gateway, "^user", most, |tx| {
-            let stretch = user_export::stretch(tx, project, &filter, TOP, 200).await.unwrap();
-            assert_eq!(stretch.people.len(), found, "{filter:?}");
+            let stretch = user_export::page(tx, project, &filter, FIRST_POSITION, 200).await.unwrap();
+            assert_eq!(stretch.users.len(), found, "{filter:?}");
             assert!(stretch.next.is_some());
         });
     }
@@ -227,7 +227,7 @@ async fn an_export_reads_a_stretch_whatever_is_in_it() {
         (EventFilter { names: None, user_ids: Some(ids.clone()) }, 60, 240),
     ] {
         reads_at_most!(gateway, "^events_", most, |tx| {
-            let stretch = event_export::stretch(tx, project, &filter, Uuid::max(), 200).await.unwrap();
+            let stretch = event_export::page(tx, project, &filter, Uuid::max(), 200).await.unwrap();
             assert!(stretch.events.len() <= 200 && (found == 0 || stretch.events.len() == found), "{filter:?}");
         });
     }
@@ -243,7 +243,7 @@ async fn messages(gateway: &Gateway, project: ProjectId) {
 }
 
 #[tokio::test]
-async fn of_messages_only_dead_letters_are_read() {
+async fn dead_letter_queries_read_only_relevant_rows() {
     let gateway = Gateway::start().await;
     let (project, other) = (ProjectId(Uuid::from_u128(1)), ProjectId(Uuid::from_u128(2)));
     messages(&gateway, project).await;
@@ -257,7 +257,7 @@ async fn of_messages_only_dead_letters_are_read() {
         (by_reason("nothing"), 0, 2 * 1_100),
     ] {
         reads_at_most!(gateway, "^message_", most, |tx| {
-            let page = dead_letters::list(tx, project, &filter, &Start::Offset(0), 21).await.unwrap();
+            let page = dead_letters::list(tx, project, &filter, &PageStart::Offset(0), 21).await.unwrap();
             let found = dead_letters::total(tx, project, &filter).await.unwrap();
             assert_eq!((page.len() as i64, found.count), (total.min(21), total), "{filter:?}");
             assert!(page.is_sorted_by(|a, b| a.id > b.id));

@@ -9,7 +9,7 @@ use crate::setup::{fixture, secs};
 const EVENT: &str = r#"{"event":"e","user_id":"u"}"#;
 
 #[tokio::test]
-async fn an_answer_waits_until_the_items_are_applied() {
+async fn response_waits_until_items_are_applied() {
     let f = fixture().await;
     let db = f.store.connection().await.unwrap();
     let stream = &f.gateway.app.ingest.stream;
@@ -17,8 +17,8 @@ async fn an_answer_waits_until_the_items_are_applied() {
 
     let waiting = f.gateway.call("POST", "/events", &f.tenant.public).header("prefer", "wait=1");
     let since = Instant::now();
-    let answer = waiting.send(EVENT).await;
-    assert_eq!((answer.status, answer.header("preference-applied")), (202, Some("wait=1")));
+    let response = waiting.send(EVENT).await;
+    assert_eq!((response.status, response.header("preference-applied")), (202, Some("wait=1")));
     assert!(since.elapsed() >= secs(1));
 
     let applied = async {
@@ -31,8 +31,8 @@ async fn an_answer_waits_until_the_items_are_applied() {
         db.execute("UPDATE ingest_partition SET applied_seq = 2", &[]).await.unwrap();
     };
     let since = Instant::now();
-    let (answer, ()) = tokio::join!(applied, apply);
-    assert_eq!(answer.status, 202);
+    let (response, ()) = tokio::join!(applied, apply);
+    assert_eq!(response.status, 202);
     assert!(since.elapsed() < secs(8), "{:?}", since.elapsed());
 
     let wrong = f.gateway.call("POST", "/events", &f.tenant.public).header("prefer", "wait=11");

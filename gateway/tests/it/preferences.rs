@@ -1,6 +1,6 @@
 //! The preference page, and unsubscribing from a group.
 
-use domain::link::{self, About};
+use domain::link::{self, LinkClaims};
 use domain::message::Channel;
 use http::header::CONTENT_TYPE;
 use kernel::ids;
@@ -10,25 +10,25 @@ use wire::event::{Body, IngestItem, Subscribe};
 
 use crate::api_subscriptions::{choices, chose, group};
 use crate::fixture::Gateway;
-use crate::http::{Answer, Call};
-use crate::people::Rows;
+use crate::http::{Call, HttpResponse};
+use crate::rows::Rows;
 use crate::setup::{Tenant, master_keys};
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
-async fn call(gateway: &Gateway, method: &str, path: &str, body: &str) -> Answer {
+async fn call(gateway: &Gateway, method: &str, path: &str, body: &str) -> HttpResponse {
     Call::new(gateway.address(), method, path).header(CONTENT_TYPE.as_str(), FORM).send(body.to_owned()).await
 }
 
 /// Creates a user and a link to a message that the user received.
-async fn ann(gateway: &Gateway, project: &Tenant) -> About {
+async fn ann(gateway: &Gateway, project: &Tenant) -> LinkClaims {
     let user = Rows { gateway, project: project.id }.user("ann", Some("Ann@example.com"), None, 9).await;
     // Its time lies in an existing partition of the messages.
     let message = ids::fresh(gateway.app.clock.now_ms());
-    About { project: project.id, message, user, group: None, channel: Some(Channel::Email) }
+    LinkClaims { project: project.id, message, user, group: None, channel: Some(Channel::Email) }
 }
 
-fn page_of(about: About) -> String {
+fn page_of(about: LinkClaims) -> String {
     link::preferences(&master_keys(), "", about)
 }
 
@@ -38,7 +38,7 @@ fn chosen(item: &IngestItem) -> &Subscribe {
 }
 
 #[tokio::test]
-async fn the_page_shows_what_may_be_chosen_and_changes_nothing_by_itself() {
+async fn opening_the_page_shows_choices_and_changes_nothing() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let about = ann(&gateway, &project).await;
@@ -77,7 +77,7 @@ async fn the_page_shows_what_may_be_chosen_and_changes_nothing_by_itself() {
 }
 
 #[tokio::test]
-async fn a_choice_is_durable_before_the_page_says_so() {
+async fn choice_is_durable_before_the_page_confirms_it() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let about = ann(&gateway, &project).await;
@@ -121,7 +121,7 @@ async fn a_choice_is_durable_before_the_page_says_so() {
 }
 
 #[tokio::test]
-async fn everything_can_be_unsubscribed_from_and_taken_back() {
+async fn unsubscribing_from_everything_can_be_undone() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let about = ann(&gateway, &project).await;
@@ -131,8 +131,8 @@ async fn everything_can_be_unsubscribed_from_and_taken_back() {
     let page = call(&gateway, "POST", &path, &format!("shown={news}&group={news}&do=nothing")).await;
     assert!(page.status == 200 && page.text.contains("You have unsubscribed from everything"), "{page:?}");
     let items = gateway.items().await;
-    let Some(Body::Webhook(told)) = &items[0].body else { panic!("{items:?}") };
-    assert_eq!((items.len(), told.kind.as_str()), (1, "message.unsubscribed"));
+    let Some(Body::Webhook(webhook)) = &items[0].body else { panic!("{items:?}") };
+    assert_eq!((items.len(), webhook.kind.as_str()), (1, "message.unsubscribed"));
 
     // The address in the profile may belong to another user, so the page reveals nothing about it.
     let unsubscribed = |address: &str| json!({"address": address, "reason": "unsubscribed"});
@@ -155,16 +155,16 @@ async fn everything_can_be_unsubscribed_from_and_taken_back() {
 }
 
 #[tokio::test]
-async fn after_a_message_is_deleted_its_page_shows_what_its_own_link_unsubscribed() {
+async fn page_of_a_deleted_message_shows_what_its_link_unsubscribed() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let about = ann(&gateway, &project).await;
-    let other = About { message: ids::fresh(gateway.app.clock.now_ms()), ..about };
+    let other = LinkClaims { message: ids::fresh(gateway.app.clock.now_ms()), ..about };
     let sql = "INSERT INTO suppression (project_id, channel, address, reason, id, message_id, note, created_at) \
                VALUES ($1, $2, $3, 'unsubscribed', gen_random_uuid(), $4, '', now())";
     let email = "ann@example.com";
     gateway.sql.execute(sql, &[&project.id, &"EMAIL", &email, &about.message]).await.unwrap();
-    let shows = async |about: About| {
+    let shows = async |about: LinkClaims| {
         let page = call(&gateway, "GET", &page_of(about), "").await;
         assert_eq!(page.status, 200);
         page.text.contains("You have unsubscribed from everything")
@@ -174,17 +174,17 @@ async fn after_a_message_is_deleted_its_page_shows_what_its_own_link_unsubscribe
 
     let user = about.user.to_string();
     gateway.sql.execute(sql, &[&project.id, &"SMS", &user, &other.message]).await.unwrap();
-    let by = |channel| About { channel, ..other };
+    let by = |channel| LinkClaims { channel, ..other };
     let shown = [Some(Channel::Email), Some(Channel::Sms), None].map(by);
     assert_eq!((shows(shown[0]).await, shows(shown[1]).await, shows(shown[2]).await), (false, true, true));
 }
 
 #[tokio::test]
-async fn one_click_in_a_mail_of_a_group_unsubscribes_from_that_group() {
+async fn one_click_unsubscribes_from_the_group_of_the_mail() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let news = group(&gateway, &project, "<i>News</i>", json!({"public": false})).await;
-    let about = About { group: Some(news), ..ann(&gateway, &project).await };
+    let about = LinkClaims { group: Some(news), ..ann(&gateway, &project).await };
     gateway.applied_up_to(1_000).await;
     let path = link::unsubscribe(&master_keys(), "", about);
     let asks = call(&gateway, "GET", &path, "").await;
@@ -210,12 +210,12 @@ async fn one_click_in_a_mail_of_a_group_unsubscribes_from_that_group() {
     // The second button of the page.
     call(&gateway, "POST", &path, "all=yes").await;
     let items = gateway.items().await;
-    let Some(Body::Webhook(told)) = &items[3].body else { panic!("{items:?}") };
-    assert_eq!(told.kind, "message.unsubscribed");
+    let Some(Body::Webhook(webhook)) = &items[3].body else { panic!("{items:?}") };
+    assert_eq!(webhook.kind, "message.unsubscribed");
 }
 
 #[tokio::test]
-async fn only_a_link_that_was_made_here_leads_anywhere() {
+async fn forged_links_are_rejected() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let about = ann(&gateway, &project).await;
@@ -224,7 +224,7 @@ async fn only_a_link_that_was_made_here_leads_anywhere() {
     let last = forged.pop().unwrap();
     forged.push(if last == 'A' { 'Q' } else { 'A' });
     let unsubscribe = link::unsubscribe(&master_keys(), "", about);
-    let gone = page_of(About { user: Uuid::from_u128(99), ..about });
+    let gone = page_of(LinkClaims { user: Uuid::from_u128(99), ..about });
     for wrong in ["/preferences/", "/preferences/x", &forged, &unsubscribe.replace("/unsubscribe/", "/preferences/")] {
         for method in ["GET", "POST"] {
             assert_eq!(call(&gateway, method, wrong, "do=nothing").await.status, 404, "{wrong}");
@@ -237,7 +237,7 @@ async fn only_a_link_that_was_made_here_leads_anywhere() {
 }
 
 #[tokio::test]
-async fn one_link_does_not_fill_the_stream_and_none_is_taken_without_a_broker() {
+async fn one_link_is_rate_limited_and_needs_the_broker() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let about = ann(&gateway, &project).await;
@@ -253,19 +253,19 @@ async fn one_link_does_not_fill_the_stream_and_none_is_taken_without_a_broker() 
     assert!(gateway.items().await.len() <= 40);
 
     gateway.bus.jetstream.delete_stream(gateway.bus.names.ingest_stream()).await.unwrap();
-    let other = page_of(About { message: ids::fresh(gateway.app.clock.now_ms()), ..about });
+    let other = page_of(LinkClaims { message: ids::fresh(gateway.app.clock.now_ms()), ..about });
     let page = call(&gateway, "POST", &other, &form).await;
     assert!(page.status == 503 && !page.text.contains("saved"), "{page:?}");
 }
 
 #[tokio::test]
-async fn whoever_calls_a_link_without_end_takes_few_connections_from_the_others() {
+async fn flood_on_one_link_uses_few_connections() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let about = ann(&gateway, &project).await;
     let news = group(&gateway, &project, "News", json!({})).await;
     let (path, of_group) =
-        (page_of(about), link::unsubscribe(&master_keys(), "", About { group: Some(news), ..about }));
+        (page_of(about), link::unsubscribe(&master_keys(), "", LinkClaims { group: Some(news), ..about }));
     gateway.sql.batch_execute("BEGIN; LOCK TABLE subscription_group IN ACCESS EXCLUSIVE MODE").await.unwrap();
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..6 {
@@ -281,7 +281,7 @@ async fn whoever_calls_a_link_without_end_takes_few_connections_from_the_others(
     assert_eq!(gateway.sql.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0), 2);
     // Unsubscribing does not need the group's name.
     let asks = call(&gateway, "GET", &of_group, "").await;
-    assert!(asks.status == 200 && asks.text.contains("no more of these messages"), "{asks:?}");
+    assert!(asks.status == 200 && asks.text.contains("no longer receive these messages"), "{asks:?}");
     gateway.get(&project, "/users").await.expect(200);
 
     gateway.sql.batch_execute("COMMIT").await.unwrap();

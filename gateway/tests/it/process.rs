@@ -70,7 +70,7 @@ pub fn addresses(line: &str) -> Vec<std::net::SocketAddr> {
 }
 
 #[tokio::test]
-async fn a_wrong_configuration_is_named() {
+async fn invalid_configuration_is_reported() {
     let mut process = Process::start(&[("GATEWAY_MAX_CONNECTIONS", "many")]);
     let line = process.says("GATEWAY_MAX_CONNECTIONS").await;
     assert!(line.contains("allowed: 1 to 1000000"), "{line}");
@@ -78,7 +78,7 @@ async fn a_wrong_configuration_is_named() {
 }
 
 #[tokio::test]
-async fn it_waits_for_a_schema_and_starts_once_it_is_there() {
+async fn gateway_waits_for_the_schema_and_then_starts() {
     let (database, nats) = tokio::join!(TestDatabase::create_empty(), TestNats::create());
     let env = [("DATABASE_URL", database.url()), ("NATS_URL", nats.url()), ("STREAM_PREFIX", nats.prefix())];
     let mut process = Process::start(&env);
@@ -89,7 +89,7 @@ async fn it_waits_for_a_schema_and_starts_once_it_is_there() {
 }
 
 #[tokio::test]
-async fn a_schema_that_is_too_new_is_refused_and_left_when_it_comes() {
+async fn gateway_exits_if_the_schema_is_too_new() {
     let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
     let env = [("DATABASE_URL", database.url()), ("NATS_URL", nats.url()), ("STREAM_PREFIX", nats.prefix())];
     let mut running = Process::start(&env);
@@ -107,7 +107,7 @@ async fn a_schema_that_is_too_new_is_refused_and_left_when_it_comes() {
 }
 
 #[tokio::test]
-async fn a_number_of_partitions_that_is_not_the_streams_is_refused_by_name() {
+async fn partition_count_must_match_the_stream() {
     let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
     let bus = Bus::connect(&bus_config(nats.url(), nats.prefix(), 64 * MB), "test").await.unwrap();
     topology::ensure(&bus).await.unwrap();
@@ -123,7 +123,7 @@ async fn a_number_of_partitions_that_is_not_the_streams_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn it_waits_for_its_servers_serves_and_ends_in_order() {
+async fn gateway_waits_for_servers_serves_and_shuts_down_cleanly() {
     let (database, mut nats) = tokio::join!(TestDatabase::create(), PrivateNats::start());
     let tenant = tenant(&database.store(), 1_000).await;
     nats.stop().await;
@@ -149,6 +149,6 @@ async fn it_waits_for_its_servers_serves_and_ends_in_order() {
 
     let pid = process.child.id().unwrap().to_string();
     Command::new("kill").args(["-TERM", &pid]).status().await.unwrap();
-    process.says("every request is answered").await;
+    process.says("all requests completed").await;
     assert_eq!(process.exit_status().await, 0);
 }

@@ -7,7 +7,7 @@ use testkit::{PrivateNats, TestNats, eventually};
 use crate::setup::{MB, bus_config, secs};
 
 #[tokio::test]
-async fn refusals_are_told_apart() {
+async fn rejections_are_classified() {
     let nats = TestNats::create().await;
     let bus = Bus::connect(&bus_config(nats.url(), nats.prefix(), MB), "test").await.unwrap();
     topology::ensure(&bus).await.unwrap();
@@ -18,7 +18,7 @@ async fn refusals_are_told_apart() {
     assert_eq!((once().await, once().await), (Ok(2), Ok(2)));
 
     let nowhere = publisher.publish(format!("{}nowhere", nats.prefix()), Bytes::new()).await;
-    assert_eq!(nowhere, Err(PublishError::Refused("no stream takes the subject".to_owned())));
+    assert_eq!(nowhere, Err(PublishError::Refused("no stream accepts this subject".to_owned())));
 
     let most = bus.client.server_info().max_payload;
     let too_large = publisher.publish(subject.clone(), Bytes::from(vec![0; most + 1])).await;
@@ -30,7 +30,7 @@ async fn refusals_are_told_apart() {
 }
 
 #[tokio::test]
-async fn many_go_out_in_their_order() {
+async fn concurrent_publishes_keep_their_order() {
     let nats = TestNats::create().await;
     let bus = Bus::connect(&bus_config(nats.url(), nats.prefix(), 64 * MB), "test").await.unwrap();
     topology::ensure(&bus).await.unwrap();
@@ -41,7 +41,7 @@ async fn many_go_out_in_their_order() {
 }
 
 #[tokio::test]
-async fn acknowledgements_come_again_after_the_broker_was_away() {
+async fn publishing_recovers_after_a_broker_outage() {
     let mut nats = PrivateNats::start().await;
     let bus = Bus::connect(&bus_config(&nats.url(), "", 64 * MB), "test").await.unwrap();
     topology::ensure(&bus).await.unwrap();

@@ -12,15 +12,15 @@ use crate::setup::{fixture, secs};
 const EVENT: &str = r#"{"event":"e","user_id":"u"}"#;
 
 #[tokio::test]
-async fn mistakes_are_answered_in_the_one_shape() {
+async fn errors_have_the_common_format() {
     let f = fixture().await;
     let call = |method: &str, path: &str| Call::new(f.gateway.addr, method, path);
     call("GET", "/nothing").send("").await.error(404);
     call("GET", "/api/v1/nothing").send("").await.error(404);
     call("GET", "/api/v2/events").send("").await.error(404);
-    let answer = call("PATCH", "/api/v1/events").send("").await;
-    answer.error(405);
-    assert_eq!(answer.header("allow"), Some("GET, HEAD, POST, OPTIONS"));
+    let response = call("PATCH", "/api/v1/events").send("").await;
+    response.error(405);
+    assert_eq!(response.header("allow"), Some("GET, HEAD, POST, OPTIONS"));
     assert_eq!(call("POST", "/healthz").send("").await.header("allow"), Some("GET, HEAD"));
     for path in ["/healthz", "/readyz"] {
         assert_eq!(call("GET", path).send("").await.status, 200, "{path}");
@@ -30,7 +30,7 @@ async fn mistakes_are_answered_in_the_one_shape() {
 }
 
 #[tokio::test]
-async fn the_dashboard_stands_at_the_root_and_takes_nothing_from_the_api() {
+async fn dashboard_is_served_at_the_root_and_hides_no_api_path() {
     let f = fixture().await;
     let call = |method: &str, path: &str| Call::new(f.gateway.addr, method, path);
     for path in ["/", "/sign-in", "/p/0199/users/ann"] {
@@ -43,7 +43,7 @@ async fn the_dashboard_stands_at_the_root_and_takes_nothing_from_the_api() {
 }
 
 #[tokio::test]
-async fn every_answer_bears_a_request_id() {
+async fn every_response_has_a_request_id() {
     let f = fixture().await;
     let call = |id: &str| Call::new(f.gateway.addr, "GET", "/api/v1/nothing").header("x-request-id", id);
     assert_eq!(call("my.id-1").send("").await.header("x-request-id"), Some("my.id-1"));
@@ -52,7 +52,7 @@ async fn every_answer_bears_a_request_id() {
 }
 
 #[tokio::test]
-async fn browsers_may_call_what_is_open_to_public_keys() {
+async fn cors_allows_operations_open_to_public_keys() {
     let f = fixture().await;
     let preflight = |path: &str| {
         Call::new(f.gateway.addr, "OPTIONS", &format!("/api/v1{path}"))
@@ -73,9 +73,9 @@ async fn browsers_may_call_what_is_open_to_public_keys() {
     let closed = preflight("/templates").send("").await;
     assert_eq!((closed.status, closed.header("access-control-allow-origin")), (204, None));
 
-    let answer = f.gateway.post("/events", &f.tenant.public, EVENT).await;
-    assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
-    assert!(answer.header("access-control-expose-headers").unwrap().contains("Retry-After"));
+    let response = f.gateway.post("/events", &f.tenant.public, EVENT).await;
+    assert_eq!(response.header("access-control-allow-origin"), Some("*"));
+    assert!(response.header("access-control-expose-headers").unwrap().contains("Retry-After"));
     let refused = f.gateway.post("/events", "wrong", EVENT).await;
     assert_eq!(refused.header("access-control-allow-origin"), Some("*"));
     let listed = f.gateway.call("GET", "/events", &f.tenant.secret).send("").await;
@@ -83,15 +83,15 @@ async fn browsers_may_call_what_is_open_to_public_keys() {
 }
 
 #[tokio::test]
-async fn a_large_answer_is_compressed_for_who_asks_for_it() {
+async fn large_response_is_compressed_on_request() {
     let f = fixture().await;
     let call = || Call::new(f.gateway.addr, "GET", "/api/v1/openapi.json");
     let (plain, zipped) = (call().send("").await, call().header("accept-encoding", "gzip, br").send("").await);
     assert_eq!((plain.status, plain.header("content-encoding")), (200, None));
     assert_eq!((zipped.status, zipped.header("content-encoding")), (200, Some("gzip")));
-    for answer in [&plain, &zipped] {
-        assert_eq!(answer.header("vary"), Some("accept-encoding"));
-        assert_eq!(answer.header("content-length").unwrap(), answer.bytes.len().to_string());
+    for response in [&plain, &zipped] {
+        assert_eq!(response.header("vary"), Some("accept-encoding"));
+        assert_eq!(response.header("content-length").unwrap(), response.bytes.len().to_string());
     }
     let mut read = String::new();
     flate2::read::GzDecoder::new(&zipped.bytes[..]).read_to_string(&mut read).unwrap();
@@ -99,7 +99,7 @@ async fn a_large_answer_is_compressed_for_who_asks_for_it() {
 }
 
 #[tokio::test]
-async fn a_connection_outlives_the_refusals_on_it() {
+async fn connection_stays_open_after_rejected_requests() {
     let f = fixture().await;
     let mut stream = TcpStream::connect(f.gateway.addr).await.unwrap();
     let key = &f.tenant.secret;
@@ -120,7 +120,7 @@ async fn a_connection_outlives_the_refusals_on_it() {
     stream.write_all(requests.concat().as_bytes()).await.unwrap();
     let mut answers = String::new();
     tokio::time::timeout(secs(20), stream.read_to_string(&mut answers)).await.expect("stays open").unwrap();
-    let statuses: Vec<&str> = answers.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+    let statuses: Vec<&str> = answers.split("HTTP/1.1 ").skip(1).map(|response| &response[..3]).collect();
     assert_eq!(statuses, ["404", "405", "400", "422", "422", "200"], "{answers}");
 }
 
@@ -129,13 +129,13 @@ async fn cut_off(f: &crate::setup::Fixture, text: String) -> (String, std::time:
     let mut stream = TcpStream::connect(f.gateway.addr).await.unwrap();
     let since = Instant::now();
     stream.write_all(text.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    tokio::time::timeout(secs(20), stream.read_to_string(&mut answer)).await.expect("stays open").unwrap();
-    (answer, since.elapsed())
+    let mut response = String::new();
+    tokio::time::timeout(secs(20), stream.read_to_string(&mut response)).await.expect("stays open").unwrap();
+    (response, since.elapsed())
 }
 
 #[tokio::test]
-async fn a_refusal_is_heard_by_who_sends_the_whole_body_first() {
+async fn early_rejection_reaches_a_client_that_sends_its_body_first() {
     let f = fixture().await;
     for (key, expected) in [(f.tenant.public.as_str(), "413"), ("wrong", "401")] {
         let length = 6 << 20;
@@ -144,14 +144,14 @@ async fn a_refusal_is_heard_by_who_sends_the_whole_body_first() {
         let mut stream = TcpStream::connect(f.gateway.addr).await.unwrap();
         stream.write_all(head.as_bytes()).await.unwrap();
         stream.write_all(&vec![b' '; length]).await.unwrap();
-        let mut answer = vec![0; 12];
-        stream.read_exact(&mut answer).await.unwrap();
-        assert_eq!(String::from_utf8(answer).unwrap(), format!("HTTP/1.1 {expected}"));
+        let mut response = vec![0; 12];
+        stream.read_exact(&mut response).await.unwrap();
+        assert_eq!(String::from_utf8(response).unwrap(), format!("HTTP/1.1 {expected}"));
     }
 }
 
 #[tokio::test]
-async fn slow_clients_are_cut_off() {
+async fn slow_clients_are_disconnected() {
     let f = fixture().await;
     let head = format!("POST /api/v1/events HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\n", f.tenant.public);
     let (body, part) =
@@ -163,7 +163,7 @@ async fn slow_clients_are_cut_off() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_answered_in_the_one_shape() {
+async fn malformed_http_is_answered_in_the_common_format() {
     let f = fixture().await;
     let many = "h: x\r\n".repeat(150);
     for (text, status) in [
@@ -172,16 +172,16 @@ async fn what_is_no_http_is_answered_in_the_one_shape() {
         (format!("GET / HTTP/1.1\r\n{many}\r\n"), 431),
         (format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(70_000)), 414),
     ] {
-        let (answer, _) = cut_off(&f, text.clone()).await;
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
-        let body: serde_json::Value = serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {answer}"));
-        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        let (response, _) = cut_off(&f, text.clone()).await;
+        let (head, body) = response.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{response:?}"));
+        let body: serde_json::Value = serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {response}"));
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{response}");
         assert_eq!(body["status"], status);
     }
 }
 
 #[tokio::test]
-async fn a_connection_serves_many_requests_and_may_pause() {
+async fn connection_serves_many_requests_with_pauses() {
     let f = fixture().await;
     let mut stream = TcpStream::connect(f.gateway.addr).await.unwrap();
     let request = format!(
@@ -189,20 +189,20 @@ async fn a_connection_serves_many_requests_and_may_pause() {
         f.tenant.public,
         EVENT.len()
     );
-    let mut answer = vec![0; 4096];
+    let mut response = vec![0; 4096];
     for round in 0..3 {
         if round == 2 {
             // Longer than the limit for the head of a request.
             tokio::time::sleep(secs(11)).await;
         }
         stream.write_all(request.as_bytes()).await.unwrap();
-        let read = stream.read(&mut answer).await.unwrap();
-        assert!(answer[..read].starts_with(b"HTTP/1.1 202 "), "{round}");
+        let read = stream.read(&mut response).await.unwrap();
+        assert!(response[..read].starts_with(b"HTTP/1.1 202 "), "{round}");
     }
 }
 
 #[tokio::test]
-async fn requests_under_way_are_finished_at_the_end() {
+async fn requests_in_flight_complete_at_shutdown() {
     let mut f = fixture().await;
     let mut stream = TcpStream::connect(f.gateway.addr).await.unwrap();
     let head = format!(
@@ -224,14 +224,14 @@ async fn requests_under_way_are_finished_at_the_end() {
 
     f.gateway.shutdown.cancel();
     // New requests are refused with `Retry-After`, also on open connections. No connection is cut off.
-    let told = testkit::eventually(secs(5), async || {
-        let answer = f.gateway.post("/events", &f.tenant.public, EVENT).await;
-        if answer.status == 202 { Err(answer) } else { Ok(answer) }
+    let refused = testkit::eventually(secs(5), async || {
+        let response = f.gateway.post("/events", &f.tenant.public, EVENT).await;
+        if response.status == 202 { Err(response) } else { Ok(response) }
     })
     .await;
-    assert_eq!(told.error(503), "this gateway is stopping; send the request again after the time in Retry-After");
-    assert!((1..=5).contains(&told.header("retry-after").unwrap().parse().unwrap()), "{told:?}");
-    assert_eq!(told.header("connection"), Some("close"));
+    assert_eq!(refused.error(503), "this gateway is stopping; send the request again after the time in Retry-After");
+    assert!((1..=5).contains(&refused.header("retry-after").unwrap().parse().unwrap()), "{refused:?}");
+    assert_eq!(refused.header("connection"), Some("close"));
     kept.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     let mut last = String::new();
     kept.read_to_string(&mut last).await.unwrap();
@@ -239,15 +239,15 @@ async fn requests_under_way_are_finished_at_the_end() {
 
     assert!(!f.gateway.serving.is_finished());
     stream.write_all(&EVENT.as_bytes()[5..]).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 202 "), "{response}");
     tokio::time::timeout(secs(5), &mut f.gateway.serving).await.expect("drained").unwrap();
     assert!(TcpStream::connect(f.gateway.addr).await.is_err(), "it still accepts connections");
 }
 
 #[tokio::test]
-async fn the_documentation_needs_no_key() {
+async fn documentation_needs_no_key() {
     let f = fixture().await;
     let get = |path: &'static str| Call::new(f.gateway.addr, "GET", path);
     let document = get("/api/v1/openapi.json").send("").await;

@@ -7,15 +7,15 @@ use store_projects::members::Role;
 use testkit::eventually;
 
 use crate::fixture::Gateway;
-use crate::http::Answer;
+use crate::http::HttpResponse;
 use crate::login::{account, join};
 use crate::setup::secs;
 
 const PASSWORD: &str = "correct horse";
 
 /// Returns the `session=…` part of `Set-Cookie`.
-fn cookie(answer: &Answer) -> String {
-    answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
+fn cookie(response: &HttpResponse) -> String {
+    response.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
 }
 
 async fn ada(gateway: &Gateway) -> crate::setup::Tenant {
@@ -26,21 +26,21 @@ async fn ada(gateway: &Gateway) -> crate::setup::Tenant {
 }
 
 #[tokio::test]
-async fn a_session_is_begun_used_and_ended() {
+async fn session_is_created_used_and_ended() {
     let gateway = Gateway::start().await;
     let project = ada(&gateway).await;
-    let answer = gateway.post_login(" ada@EXAMPLE.com ", PASSWORD).await;
-    let body = answer.json();
-    assert_eq!(answer.status, 200, "{body}");
+    let response = gateway.post_login(" ada@EXAMPLE.com ", PASSWORD).await;
+    let body = response.json();
+    assert_eq!(response.status, 200, "{body}");
     assert_eq!((&body["user"]["email"], &body["user"]["name"]), (&json!("Ada@example.com"), &json!("Ada")));
     assert_eq!(body["projects"], json!([{"id": project.id.to_string(), "name": "Test", "role": "ADMIN"}]));
-    let set = answer.header("set-cookie").unwrap();
+    let set = response.header("set-cookie").unwrap();
     for part in ["HttpOnly", "SameSite=Lax", "Path=/", "Max-Age=2592000"] {
         assert!(set.contains(part), "{set}");
     }
     assert!(!set.contains("Secure"), "{set}");
 
-    let cookie = cookie(&answer);
+    let cookie = cookie(&response);
     let call = |method: &str, path: &str| gateway.call(method, path).header("cookie", &cookie);
     assert_eq!(call("GET", "/auth/session").send("").await.json(), body);
     // A member of one project need not name it, and the session may do what a secret key may.
@@ -59,7 +59,7 @@ async fn a_session_is_begun_used_and_ended() {
 }
 
 #[tokio::test]
-async fn unsafe_methods_need_the_sessions_token() {
+async fn unsafe_methods_require_the_csrf_token() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let (ada, eve) = (gateway.log_in(&project, Role::Admin).await, gateway.log_in(&project, Role::Admin).await);
@@ -77,7 +77,7 @@ async fn unsafe_methods_need_the_sessions_token() {
 }
 
 #[tokio::test]
-async fn over_tls_the_cookie_belongs_to_this_host_and_browsers_stay_on_tls() {
+async fn tls_sets_a_host_cookie_and_hsts() {
     let body = json!({"email": "ada@example.com", "password": PASSWORD}).to_string();
     for (variables, forwarded, secure) in [
         (&[][..], Some("https"), false),
@@ -90,18 +90,18 @@ async fn over_tls_the_cookie_belongs_to_this_host_and_browsers_stay_on_tls() {
         ada(&gateway).await;
         let call = gateway.call("POST", "/auth/login");
         let call = forwarded.iter().fold(call, |call, proto| call.header("x-forwarded-proto", proto));
-        let answer = call.send(body.clone()).await;
-        let set = answer.header("set-cookie").unwrap();
+        let response = call.send(body.clone()).await;
+        let set = response.header("set-cookie").unwrap();
         assert_eq!(set.contains("; Secure"), secure, "{variables:?} {forwarded:?}");
         assert_eq!(set.starts_with("__Host-session="), secure, "{set}");
-        let hsts = answer.header("strict-transport-security");
+        let hsts = response.header("strict-transport-security");
         assert_eq!(hsts, secure.then_some("max-age=31536000"), "{variables:?} {forwarded:?}");
         // The cookie with the other name is ignored.
         let session = async |cookie: &str| {
             let call = gateway.call("GET", "/auth/session").header("cookie", cookie);
             forwarded.iter().fold(call, |call, proto| call.header("x-forwarded-proto", proto)).send("").await.status
         };
-        let own = cookie(&answer);
+        let own = cookie(&response);
         let value = own.split_once('=').unwrap().1;
         let other = if secure { "session" } else { "__Host-session" };
         assert_eq!((session(&own).await, session(&format!("{other}={value}")).await), (200, 401));
@@ -109,7 +109,7 @@ async fn over_tls_the_cookie_belongs_to_this_host_and_browsers_stay_on_tls() {
 }
 
 #[tokio::test]
-async fn a_session_ends_when_it_is_not_used_or_too_old() {
+async fn session_expires_when_idle_or_too_old() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let login = gateway.log_in(&project, Role::Member).await;
@@ -131,7 +131,7 @@ async fn a_session_ends_when_it_is_not_used_or_too_old() {
 }
 
 #[tokio::test]
-async fn ten_wrong_passwords_and_the_right_one_has_to_wait_too() {
+async fn ten_wrong_passwords_lock_out_the_right_one() {
     let gateway = Gateway::start().await;
     ada(&gateway).await;
     // The responses do not reveal whether the account exists.
@@ -157,18 +157,18 @@ async fn ten_wrong_passwords_and_the_right_one_has_to_wait_too() {
 }
 
 #[tokio::test]
-async fn tries_at_the_same_time_are_counted_all_and_right_ones_are_let_in_all() {
+async fn concurrent_failed_logins_are_all_counted_and_valid_ones_succeed() {
     let gateway = Gateway::start().await;
     ada(&gateway).await;
     let right = futures_util::future::join_all((0..12).map(|_| gateway.post_login("ada@example.com", PASSWORD))).await;
     assert!(right.iter().all(|a| a.status == 200), "{right:?}");
     let wrong = futures_util::future::join_all((0..15).map(|_| gateway.post_login("ada@example.com", "wrong"))).await;
-    let told = |status| wrong.iter().filter(|a| a.status == status).count();
-    assert_eq!((told(401), told(429)), (10, 5));
+    let count = |status| wrong.iter().filter(|a| a.status == status).count();
+    assert_eq!((count(401), count(429)), (10, 5));
 }
 
 #[tokio::test]
-async fn a_new_password_ends_the_other_sessions() {
+async fn password_change_ends_other_sessions() {
     let gateway = Gateway::start().await;
     let project = ada(&gateway).await;
     let ada = gateway.sql.query_one("SELECT id FROM account", &[]).await.unwrap().get(0);
@@ -198,7 +198,7 @@ async fn a_new_password_ends_the_other_sessions() {
 }
 
 #[tokio::test]
-async fn whoever_has_stolen_a_session_may_not_try_passwords_without_end() {
+async fn stolen_session_cannot_guess_the_password() {
     let gateway = Gateway::start().await;
     let project = ada(&gateway).await;
     let ada = gateway.sql.query_one("SELECT id FROM account", &[]).await.unwrap().get(0);
@@ -218,7 +218,7 @@ async fn whoever_has_stolen_a_session_may_not_try_passwords_without_end() {
 }
 
 #[tokio::test]
-async fn bad_input_is_named() {
+async fn invalid_input_is_reported() {
     let gateway = Gateway::start().await;
     for (body, fields) in [
         (json!({}), vec!["email", "password"]),
@@ -227,9 +227,9 @@ async fn bad_input_is_named() {
         (json!({"email": "a@b.co", "password": "x".repeat(1_001)}), vec!["password"]),
         (json!({"email": "a@b.co", "password": "x", "remember": true}), vec!["remember"]),
     ] {
-        let answer = gateway.call("POST", "/auth/login").send(body.to_string()).await;
-        answer.error(422);
-        let details = answer.json();
+        let response = gateway.call("POST", "/auth/login").send(body.to_string()).await;
+        response.error(422);
+        let details = response.json();
         let named: Vec<_> =
             details["details"].as_array().unwrap().iter().map(|d| d["field"].as_str().unwrap()).collect();
         assert_eq!(named, fields);
@@ -252,7 +252,7 @@ async fn long_passphrases_are_accepted() {
 }
 
 #[tokio::test]
-async fn an_account_lists_its_sessions_and_ends_them() {
+async fn account_lists_and_ends_its_sessions() {
     let gateway = Gateway::start().await;
     let project = ada(&gateway).await;
     let id = gateway.sql.query_one("SELECT id FROM account", &[]).await.unwrap().get(0);
@@ -288,32 +288,32 @@ async fn an_account_lists_its_sessions_and_ends_them() {
 }
 
 #[tokio::test]
-async fn a_sign_in_keeps_what_the_browser_calls_itself_shortened() {
+async fn user_agent_is_stored_truncated() {
     let gateway = Gateway::start().await;
     ada(&gateway).await;
     let body = json!({"email": "ada@example.com", "password": PASSWORD}).to_string();
     let agent = "Browser/1.0 ".repeat(50);
-    let answer = gateway.call("POST", "/auth/login").header("user-agent", &agent).send(body).await;
-    let listed = gateway.call("GET", "/auth/sessions").header("cookie", &cookie(&answer)).send("").await.json();
+    let response = gateway.call("POST", "/auth/login").header("user-agent", &agent).send(body).await;
+    let listed = gateway.call("GET", "/auth/sessions").header("cookie", &cookie(&response)).send("").await.json();
     let shown = listed["sessions"][0]["userAgent"].as_str().unwrap();
     assert!(shown.len() == 200 && shown.starts_with("Browser/1.0 Browser"), "{shown}");
 }
 
 #[tokio::test]
-async fn what_an_account_or_a_key_reads_is_not_stored_by_caches() {
+async fn responses_are_not_cacheable() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
     for path in ["/users", "/team", "/auth/sessions", "/api-keys"] {
-        let answer = gateway.call_as(&admin, "GET", path).send("").await;
-        assert_eq!((answer.status, answer.header("cache-control")), (200, Some("no-store")), "{path}");
+        let response = gateway.call_as(&admin, "GET", path).send("").await;
+        assert_eq!((response.status, response.header("cache-control")), (200, Some("no-store")), "{path}");
     }
     let by_key = gateway.call("GET", "/users").header("x-api-key", &project.secret).send("").await;
     assert_eq!(by_key.header("cache-control"), Some("no-store"));
 }
 
 #[tokio::test]
-async fn a_flood_of_sign_ins_from_one_origin_does_not_keep_others_waiting() {
+async fn login_flood_from_one_origin_does_not_delay_others() {
     const FLOOD: usize = 150;
     let gateway = Gateway::start_with(&[("TRUST_FORWARDED", "on")]).await;
     account(&gateway.app.store, "bob@example.com", Some("his password")).await;
@@ -324,14 +324,14 @@ async fn a_flood_of_sign_ins_from_one_origin_does_not_keep_others_waiting() {
         gateway.call("POST", "/auth/login").header("x-forwarded-for", forwarded).send(body)
     };
     let flood = futures_util::future::join_all((0..FLOOD).map(async |n| {
-        let answer = login(&format!("{n}@example.com"), &format!("198.51.100.{n}, 203.0.113.1")).await;
+        let response = login(&format!("{n}@example.com"), &format!("198.51.100.{n}, 203.0.113.1")).await;
         done.fetch_add(1, Ordering::Relaxed);
-        answer.status
+        response.status
     }));
     let bob = async {
         eventually(secs(20), async || if done.load(Ordering::Relaxed) > 0 { Ok(()) } else { Err(()) }).await;
-        let answer = login("bob@example.com", "203.0.113.1, 203.0.113.2").await;
-        (answer.status, done.load(Ordering::Relaxed))
+        let response = login("bob@example.com", "203.0.113.1, 203.0.113.2").await;
+        (response.status, done.load(Ordering::Relaxed))
     };
     let (flood, (status, before)) = tokio::join!(flood, bob);
     assert!(status == 200 && before < FLOOD / 2, "{status} after {before} others");
@@ -339,7 +339,7 @@ async fn a_flood_of_sign_ins_from_one_origin_does_not_keep_others_waiting() {
 }
 
 #[tokio::test]
-async fn nobody_is_let_in_whom_the_database_cannot_count() {
+async fn login_fails_when_attempts_cannot_be_counted() {
     let gateway = Gateway::start().await;
     ada(&gateway).await;
     gateway.sql.batch_execute("ALTER TABLE login_attempt RENAME TO elsewhere").await.unwrap();

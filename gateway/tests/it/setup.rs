@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use wire::event::{IngestBatch, IngestItem};
 
-use crate::http::{Answer, Call};
+use crate::http::{Call, HttpResponse};
 
 pub const MB: i64 = 1 << 20;
 
@@ -106,7 +106,7 @@ impl Gateway {
         Call::new(self.addr, method, &format!("/api/v1{path}")).header("x-api-key", key)
     }
 
-    pub async fn post(&self, path: &str, key: &str, body: impl Into<bytes::Bytes>) -> Answer {
+    pub async fn post(&self, path: &str, key: &str, body: impl Into<bytes::Bytes>) -> HttpResponse {
         self.call("POST", path, key).header("content-type", "application/json").send(body).await
     }
 

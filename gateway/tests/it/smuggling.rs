@@ -17,16 +17,16 @@ async fn answered(f: &Fixture, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(f.gateway.addr).await.unwrap();
     // An early refusal may close the connection before everything is sent.
     let _ = stream.write_all(bytes).await;
-    let (mut answer, mut some) = (Vec::new(), [0; 4096]);
+    let (mut response, mut some) = (Vec::new(), [0; 4096]);
     let reading = async {
         while let Ok(read @ 1..) = stream.read(&mut some).await {
-            answer.extend_from_slice(&some[..read]);
+            response.extend_from_slice(&some[..read]);
         }
     };
     let ended = tokio::time::timeout(secs(20), reading).await;
-    let answer = String::from_utf8_lossy(&answer).into_owned();
-    assert!(ended.is_ok(), "stays open after {:?} and {answer}", String::from_utf8_lossy(bytes));
-    answer
+    let response = String::from_utf8_lossy(&response).into_owned();
+    assert!(ended.is_ok(), "stays open after {:?} and {response}", String::from_utf8_lossy(bytes));
+    response
 }
 
 /// Returns a request for an event with further head lines and a body, followed by a second, hidden request.
@@ -46,7 +46,7 @@ async fn hidden_were_taken(f: &Fixture) -> usize {
 }
 
 #[tokio::test]
-async fn what_is_hidden_behind_a_body_of_unclear_length_is_not_taken() {
+async fn request_hidden_behind_an_ambiguous_length_is_not_executed() {
     let f = fixture().await;
     let (length, chunks) = (EVENT.len(), format!("{:x}\r\n{EVENT}\r\n0\r\n\r\n", EVENT.len()));
     let both = |te: &str| [format!("content-length: {length}\r\n{te}"), format!("{te}\r\ncontent-length: {length}")];
@@ -100,11 +100,11 @@ async fn what_is_hidden_behind_a_body_of_unclear_length_is_not_taken() {
         heads.push((cl, EVENT.to_owned()));
     }
     for (head, body) in &heads {
-        let answer = answered(&f, &hiding(&f, head, body)).await;
-        assert!(answer.matches("HTTP/1.1 ").count() <= 1, "{head:?}: {answer}");
+        let response = answered(&f, &hiding(&f, head, body)).await;
+        assert!(response.matches("HTTP/1.1 ").count() <= 1, "{head:?}: {response}");
         assert!(
-            answer.is_empty() || answer.starts_with("HTTP/1.1 4") || answer.starts_with("HTTP/1.1 202 "),
-            "{head:?}: {answer}"
+            response.is_empty() || response.starts_with("HTTP/1.1 4") || response.starts_with("HTTP/1.1 202 "),
+            "{head:?}: {response}"
         );
     }
     assert!(heads.len() >= 72 && hidden_were_taken(&f).await == 0);
@@ -114,7 +114,7 @@ async fn what_is_hidden_behind_a_body_of_unclear_length_is_not_taken() {
 }
 
 #[tokio::test]
-async fn what_is_hidden_behind_broken_chunks_is_not_taken() {
+async fn request_hidden_behind_broken_chunks_is_not_executed() {
     let f = fixture().await;
     let length = EVENT.len();
     for size in [
@@ -133,14 +133,17 @@ async fn what_is_hidden_behind_broken_chunks_is_not_taken() {
         format!("{:x}", length + 1),
     ] {
         let body = format!("{size}\r\n{EVENT}\r\n0\r\n\r\n");
-        let answer = answered(&f, &hiding(&f, "transfer-encoding: chunked", &body)).await;
-        assert!(answer.matches("HTTP/1.1 ").count() <= 1 && !answer.starts_with("HTTP/1.1 5"), "{size:?}: {answer}");
+        let response = answered(&f, &hiding(&f, "transfer-encoding: chunked", &body)).await;
+        assert!(
+            response.matches("HTTP/1.1 ").count() <= 1 && !response.starts_with("HTTP/1.1 5"),
+            "{size:?}: {response}"
+        );
     }
     assert_eq!(hidden_were_taken(&f).await, 0);
 }
 
 #[tokio::test]
-async fn nobody_gets_another_protocol_or_an_odd_request_through() {
+async fn other_protocols_and_malformed_requests_are_rejected() {
     let f = fixture().await;
     let key = &f.tenant.secret;
     let rest =
@@ -168,14 +171,14 @@ async fn nobody_gets_another_protocol_or_an_odd_request_through() {
             &["404"],
         ),
     ] {
-        let answer = answered(&f, format!("{start}{rest}").as_bytes()).await;
-        let status = answer.get(9..12).unwrap_or("nothing");
-        assert!(statuses.contains(&status), "{start:?}: {answer}");
+        let response = answered(&f, format!("{start}{rest}").as_bytes()).await;
+        let status = response.get(9..12).unwrap_or("nothing");
+        assert!(statuses.contains(&status), "{start:?}: {response}");
     }
 }
 
 #[tokio::test]
-async fn many_who_never_come_to_an_end_keep_nobody_waiting() {
+async fn many_unfinished_requests_do_not_delay_others() {
     let f = fixture().await;
     let since = Instant::now();
     let head = format!("POST /api/v1/events HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\n", f.tenant.public);

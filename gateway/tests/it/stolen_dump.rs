@@ -24,14 +24,14 @@ async fn ada(gateway: &Gateway, project: &Tenant) -> Login {
     let email = "ada@example.com".to_owned();
     let id = account(&gateway.app.store, &email, Some(PASSWORD)).await;
     join(&gateway.app.store, project.id, id, Role::Admin).await;
-    let answer = gateway.post_login(&email, PASSWORD).await;
-    let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    let csrf_token = answer.json()["csrfToken"].as_str().unwrap().to_owned();
+    let response = gateway.post_login(&email, PASSWORD).await;
+    let cookie = response.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let csrf_token = response.json()["csrfToken"].as_str().unwrap().to_owned();
     Login { account: id, email, project: project.id, cookie, csrf_token }
 }
 
 #[tokio::test]
-async fn nothing_in_a_dump_or_in_a_later_answer_opens_anything() {
+async fn database_dump_and_responses_contain_no_usable_secret() {
     let gateway = Gateway::start_with(&[&[("OUTBOUND_ALLOW", "127.0.0.0/8")], SYSTEM_MAIL].concat()).await;
     let project = gateway.project().await;
     fill(&gateway, &project).await;
@@ -89,7 +89,7 @@ async fn nothing_in_a_dump_or_in_a_later_answer_opens_anything() {
     }
     let member = gateway.log_in(&project, Role::Member).await;
     let ids = ids_of(&gateway, &project).await;
-    let (mut found, mut told_admins) = (0, 0);
+    let (mut found, mut shown_to_admins) = (0, 0);
     for operation in operations().iter().filter(|o| o.method == "GET") {
         let query: Vec<String> = operation.query.iter().map(|name| format!("{name}=u")).collect();
         let all = if operation.has_id() { &ids[..] } else { &ids[..1] };
@@ -99,22 +99,22 @@ async fn nothing_in_a_dump_or_in_a_later_answer_opens_anything() {
             let by_admin = gateway.call_as(&admin, "GET", &path);
             for (call, is_admin) in [(by_admin, true), (gateway.call_as(&member, "GET", &path), false), (by_key, false)]
             {
-                let answer = call.send("").await;
+                let response = call.send("").await;
                 // A row that the admin does not find is not tried with other credentials.
-                if is_admin && answer.status == 404 {
+                if is_admin && response.status == 404 {
                     break;
                 }
-                found += usize::from(operation.has_id() && answer.status == 200);
-                let tells = |secret: &String| answer.text.contains(secret.as_str());
+                found += usize::from(operation.has_id() && response.status == 200);
+                let reveals = |secret: &String| response.text.contains(secret.as_str());
                 for (what, secret) in &told_once {
-                    assert!(!tells(secret), "{path} reveals {what}: {}", answer.text);
+                    assert!(!reveals(secret), "{path} reveals {what}: {}", response.text);
                 }
-                let whom = of_admins.iter().filter(|(_, secret)| tells(secret)).count();
-                assert!(whom == 0 || is_admin, "{path} reveals a secret for ADMINs: {}", answer.text);
-                told_admins += whom;
+                let admin_secrets = of_admins.iter().filter(|(_, secret)| reveals(secret)).count();
+                assert!(admin_secrets == 0 || is_admin, "{path} reveals a secret for ADMINs: {}", response.text);
+                shown_to_admins += admin_secrets;
             }
         }
     }
     // Rows were found by ID, and admins received the secrets that they may read.
-    assert!(found >= 20 && told_admins >= 2, "{found} found, {told_admins} shown to admins");
+    assert!(found >= 20 && shown_to_admins >= 2, "{found} found, {shown_to_admins} shown to admins");
 }

@@ -20,7 +20,7 @@ use store_projects::members::Role;
 
 use crate::document::{Operation, operations};
 use crate::fixture::Gateway;
-use crate::http::Answer;
+use crate::http::HttpResponse;
 use crate::isolation::{fill, ids_of};
 use crate::login::Login;
 use crate::setup::Tenant;
@@ -79,11 +79,11 @@ impl World {
         if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) }
     }
 
-    async fn send(&self, operation: &Operation, body: impl Into<Bytes>) -> Answer {
+    async fn send(&self, operation: &Operation, body: impl Into<Bytes>) -> HttpResponse {
         self.send_with(operation, &[("content-type", "application/json")], body).await
     }
 
-    async fn send_with(&self, operation: &Operation, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
+    async fn send_with(&self, operation: &Operation, headers: &[(&str, &str)], body: impl Into<Bytes>) -> HttpResponse {
         self.send_to(&operation.method, &self.path(operation), operation.access, headers, body).await
     }
 
@@ -95,7 +95,7 @@ impl World {
         access: Access,
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
-    ) -> Answer {
+    ) -> HttpResponse {
         let body = body.into();
         let mut call = match access {
             Access::Anyone => self.gateway.call(method, path),
@@ -123,19 +123,19 @@ fn signed_part(headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
 
 /// Collects failures, so that a test reports all of them at its end.
 #[derive(Default)]
-struct Wrong(Vec<String>);
+struct Failures(Vec<String>);
 
-impl Wrong {
-    fn note(&mut self, right: bool, what: &str, answer: &Answer) {
+impl Failures {
+    fn check(&mut self, right: bool, what: &str, response: &HttpResponse) {
         if !right {
-            let text: String = answer.text.chars().take(300).collect();
-            self.0.push(format!("{what}: {} {text}", answer.status));
+            let text: String = response.text.chars().take(300).collect();
+            self.0.push(format!("{what}: {} {text}", response.status));
         }
     }
 
     /// Records a failure unless the response is an error of one of these statuses in the common format.
-    fn refused(&mut self, statuses: &[u16], what: &str, answer: &Answer) {
-        self.note(statuses.contains(&answer.status) && has_shape(answer), what, answer);
+    fn refused(&mut self, statuses: &[u16], what: &str, response: &HttpResponse) {
+        self.check(statuses.contains(&response.status) && has_shape(response), what, response);
     }
 
     fn none(self) {
@@ -144,22 +144,22 @@ impl Wrong {
 }
 
 /// Returns whether an error has every field of the common format.
-fn has_shape(answer: &Answer) -> bool {
-    let Ok(body) = serde_json::from_str::<Value>(&answer.text) else { return false };
-    let reason = http::StatusCode::from_u16(answer.status).ok().and_then(|s| s.canonical_reason());
+fn has_shape(response: &HttpResponse) -> bool {
+    let Ok(body) = serde_json::from_str::<Value>(&response.text) else { return false };
+    let reason = http::StatusCode::from_u16(response.status).ok().and_then(|s| s.canonical_reason());
     let details = body["details"].as_array();
     let named =
         |d: &Value| !d["field"].as_str().unwrap_or("").is_empty() && !d["message"].as_str().unwrap_or("").is_empty();
     body["error"].as_str() == reason
-        && body["status"] == answer.status
+        && body["status"] == response.status
         && !body["message"].as_str().unwrap_or("").is_empty()
-        && body["requestId"].as_str() == answer.header("x-request-id")
-        && (answer.status == 422) == details.is_some_and(|details| !details.is_empty() && details.iter().all(named))
+        && body["requestId"].as_str() == response.header("x-request-id")
+        && (response.status == 422) == details.is_some_and(|details| !details.is_empty() && details.iter().all(named))
 }
 
 /// Returns the fields that an error names.
-fn named(answer: &Answer) -> Vec<String> {
-    let body: Value = serde_json::from_str(&answer.text).unwrap_or_default();
+fn named(response: &HttpResponse) -> Vec<String> {
+    let body: Value = serde_json::from_str(&response.text).unwrap_or_default();
     let details = body["details"].as_array().into_iter().flatten();
     details.filter_map(|detail| detail["field"].as_str().map(str::to_owned)).collect()
 }

@@ -24,9 +24,9 @@ async fn started() -> (Gateway, Login, Login) {
 async fn hijack(gateway: &Gateway, eve: &Login) -> (String, Value) {
     invite(gateway, eve, CEO, "ADMIN").await;
     let token = operator_token(gateway, eve, CEO).await;
-    let answer = accept(gateway, &token, EVES).await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
-    (answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned(), answer.json())
+    let response = accept(gateway, &token, EVES).await;
+    assert_eq!(response.status, 200, "{}", response.text);
+    (response.header("set-cookie").unwrap().split(';').next().unwrap().to_owned(), response.json())
 }
 
 async fn verified_members(gateway: &Gateway, by: &Login) -> Vec<(String, bool)> {
@@ -36,7 +36,7 @@ async fn verified_members(gateway: &Gateway, by: &Login) -> Vec<(String, bool)> 
 }
 
 #[tokio::test]
-async fn an_account_of_an_unmailed_link_is_unverified_and_creates_no_projects() {
+async fn account_from_an_unmailed_link_cannot_create_projects() {
     let (gateway, eve, _) = started().await;
     let (cookie, session) = hijack(&gateway, &eve).await;
     assert_eq!(verified_members(&gateway, &eve).await, [(eve.email.clone(), true), (CEO.to_owned(), false)]);
@@ -47,7 +47,7 @@ async fn an_account_of_an_unmailed_link_is_unverified_and_creates_no_projects() 
 }
 
 #[tokio::test]
-async fn the_holder_of_the_mailbox_takes_an_unverified_account_over() {
+async fn mailbox_owner_takes_over_an_unverified_account() {
     let (gateway, eve, bigcorp) = started().await;
     let (cookie, _) = hijack(&gateway, &eve).await;
     let (_, mailed) = invite(&gateway, &bigcorp, CEO, "ADMIN").await;
@@ -62,7 +62,7 @@ async fn the_holder_of_the_mailbox_takes_an_unverified_account_over() {
 }
 
 #[tokio::test]
-async fn an_unverified_account_joins_no_second_project_by_an_unmailed_link() {
+async fn unmailed_link_does_not_add_an_unverified_account_to_a_second_project() {
     let (gateway, eve, bigcorp) = started().await;
     hijack(&gateway, &eve).await;
     invite(&gateway, &bigcorp, CEO, "ADMIN").await;
@@ -74,7 +74,7 @@ async fn an_unverified_account_joins_no_second_project_by_an_unmailed_link() {
 }
 
 #[tokio::test]
-async fn an_unverified_member_is_verified_by_an_invitation_to_the_same_project() {
+async fn mailed_invitation_verifies_an_existing_member() {
     let (gateway, eve, _) = started().await;
     hijack(&gateway, &eve).await;
     let (_, mailed) = invite(&gateway, &eve, CEO, "MEMBER").await;
@@ -85,7 +85,7 @@ async fn an_unverified_member_is_verified_by_an_invitation_to_the_same_project()
 }
 
 #[tokio::test]
-async fn a_verified_account_is_opened_by_no_link_without_its_password() {
+async fn links_do_not_bypass_a_verified_accounts_password() {
     let (gateway, eve, _) = started().await;
     account(&gateway.app.store, CEO, Some(OWN)).await;
     let (_, mailed) = invite(&gateway, &eve, CEO, "ADMIN").await;
@@ -96,7 +96,7 @@ async fn a_verified_account_is_opened_by_no_link_without_its_password() {
 }
 
 #[tokio::test]
-async fn an_address_of_other_letters_is_another_account_in_any_case() {
+async fn lookalike_unicode_address_is_a_different_account() {
     let (gateway, eve, bigcorp) = started().await;
     hijack(&gateway, &bigcorp).await;
     account(&gateway.app.store, "kim@bigcorp.example", Some(OWN)).await;
@@ -111,7 +111,7 @@ async fn an_address_of_other_letters_is_another_account_in_any_case() {
 }
 
 #[tokio::test]
-async fn an_invitation_is_answered_alike_whether_or_not_the_address_has_an_account() {
+async fn invitation_response_does_not_reveal_an_account() {
     let (gateway, eve, _) = started().await;
     account(&gateway.app.store, CEO, Some(OWN)).await;
     let mut answers = Vec::new();
@@ -127,15 +127,15 @@ async fn an_invitation_is_answered_alike_whether_or_not_the_address_has_an_accou
 }
 
 #[tokio::test]
-async fn an_account_taken_over_while_its_holder_signs_in_leaves_them_no_session() {
+async fn account_takeover_ends_concurrent_logins() {
     let (gateway, eve, bigcorp) = started().await;
     hijack(&gateway, &eve).await;
     let (_, mailed) = invite(&gateway, &bigcorp, CEO, "ADMIN").await;
     let signing_in = async || gateway.post_login(CEO, EVES).await;
     let (taken, hers, again) = tokio::join!(accept(&gateway, &mailed, OWN), signing_in(), signing_in());
     assert_eq!(taken.status, 200, "{}", taken.text);
-    for answer in [hers, again].iter().filter(|answer| answer.status == 200) {
-        let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    for response in [hers, again].iter().filter(|response| response.status == 200) {
+        let cookie = response.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
         gateway.call("GET", "/auth/session").header("cookie", &cookie).send("").await.error(401);
     }
 }

@@ -47,13 +47,13 @@ pub async fn pause(app: &App, db: &mut Connection, project: ProjectId, id: Uuid)
     let is_paused = match judge(&outcomes, app.config.failures) {
         Judgement::Fine => false,
         Judgement::NewWindow => {
-            outcomes::judged(&tx, project, id, &outcomes).await?;
+            outcomes::subtract_checked(&tx, project, id, &outcomes).await?;
             false
         }
         Judgement::TooMany(reason) => {
             tracing::warn!(%project, campaign = %id, reason, "campaign paused: too many failures");
             let (paused, now) = ((CampaignStatus::Paused, Some(reason.as_str())), app.now());
-            sending::to_state(&tx, project, id, paused, Some(now), now).await?;
+            sending::set_status(&tx, project, id, paused, Some(now), now).await?;
             true
         }
     };

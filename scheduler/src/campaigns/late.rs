@@ -1,7 +1,7 @@
 //! Pauses campaigns whose sending was interrupted for hours, for example by restoring a backup: most of the remaining
 //! messages are out of date, or were sent after the backup was made.
 
-use domain::campaign::LATE;
+use domain::campaign::MAX_START_DELAY;
 use store_sending::campaigns::sending;
 
 use super::MAX_PER_POLL;
@@ -14,7 +14,7 @@ const REASON: &str = "Sending was interrupted for more than 6 hours, so the rema
 /// Pauses these campaigns. Call it before releasing chunks: workers begin no messages of a paused campaign.
 pub async fn pause(app: &App) -> Result<(), TickError> {
     let now = app.now();
-    let before = now - LATE;
+    let before = now - MAX_START_DELAY;
     let db = app.store.connection().await?;
     loop {
         let late = sending::late(&db, before, MAX_PER_POLL).await?;

@@ -1,21 +1,21 @@
 //! The step of a check for each campaign status. Steps run in a transaction that has locked the campaign's row.
 
 use database::Transaction;
-use domain::campaign::{CampaignStatus, LATE, LocalTimes};
+use domain::campaign::{CampaignStatus, LocalTimes, MAX_START_DELAY};
 use jiff::Timestamp;
 use kernel::ids::ProjectId;
 use store_projects::projects;
 use store_sending::campaigns::Campaign;
-use store_sending::campaigns::audience::take_slice;
-use store_sending::campaigns::occurrence::{Progress, Rows};
+use store_sending::campaigns::audience::enqueue_slice;
+use store_sending::campaigns::occurrence::{OccurrenceRows, Progress};
 use store_sending::campaigns::sending;
-use store_sending::send_chunks::campaign::{self as chunks, Of};
+use store_sending::send_chunks::campaign::{self as chunks, CampaignRef};
 use uuid::Uuid;
 
 use super::Prefetched;
 use super::next_check::{deferred, soon};
 use super::pace::Pace;
-use super::winner::{self, Rest};
+use super::winner::{self, RemainingAudience};
 use crate::tick::TickError;
 
 /// Maximum released, unsettled messages of a campaign, so that it does not block the project's others.
@@ -42,10 +42,10 @@ pub async fn begin(
 ) -> Result<Step, TickError> {
     let id = campaign.id;
     let due = campaign.scheduled_at.unwrap_or(now);
-    if now.duration_since(due) > LATE {
+    if now.duration_since(due) > MAX_START_DELAY {
         let reason = "It was due more than 6 hours ago, so nothing was sent. Resume it to send it now.";
         tracing::warn!(%project, campaign = %id, reason, "campaign paused instead of begun");
-        sending::to_state(tx, project, id, (CampaignStatus::Paused, Some(reason)), None, now).await?;
+        sending::set_status(tx, project, id, (CampaignStatus::Paused, Some(reason)), None, now).await?;
         return Ok(Step::default());
     }
     if campaign.settings.send_in_user_timezone {
@@ -68,29 +68,29 @@ pub async fn send(
     now: Timestamp,
 ) -> Result<Step, TickError> {
     let id = campaign.id;
-    let of = Of { project, campaign: id };
+    let of = CampaignRef { project, campaign: id };
     // If the campaign has changed since the slice was found, the next check finds the slice again.
-    if let Some(slice) = prefetched.slice.as_ref().filter(|slice| slice.goes_on_from(campaign, &progress)) {
-        take_slice(tx, project, campaign, &progress, slice).await?;
+    if let Some(slice) = prefetched.slice.as_ref().filter(|slice| slice.continues_from(campaign, &progress)) {
+        enqueue_slice(tx, project, campaign, &progress, slice).await?;
     }
-    let rows = Rows::of(project, id, &progress);
-    let rest = winner::advance(tx, &rows, (campaign, &progress), prefetched.counted.as_ref(), now).await?;
-    if let Rest::Decided(variant) = rest {
-        chunks::decide(tx, of, variant, now).await?;
+    let rows = OccurrenceRows::of(project, id, &progress);
+    let remaining = winner::advance(tx, &rows, (campaign, &progress), prefetched.counted.as_ref(), now).await?;
+    if let RemainingAudience::Decided(variant) = remaining {
+        chunks::assign_winner(tx, of, variant, now).await?;
     }
     let capacity = (MAX_IN_DELIVERY - chunks::in_delivery(tx, of, now).await?).max(0);
     let pace = Pace::new(campaign.settings.throttle_per_minute, progress.paced_to, now, capacity);
     let released = if pace.allowed > 0 { chunks::release(tx, of, pace.allowed, now).await? } else { 0 };
-    if progress.taken && released == 0 && !chunks::is_open(tx, of).await? {
+    if progress.is_queued && released == 0 && !chunks::is_open(tx, of).await? {
         sending::end(tx, project, campaign, next_occurrence(campaign, &progress, now), now).await?;
         return Ok(Step::default());
     }
-    let next_check_at = if !progress.taken {
+    let next_check_at = if !progress.is_queued {
         now
     } else if released > 0 || pace.allowed == 0 || chunks::is_due(tx, of, now).await? {
         soon(now)
     } else {
-        next_idle_check(tx, of, &rest, now).await?
+        next_idle_check(tx, of, &remaining, now).await?
     };
     sending::schedule_check(tx, project, id, Some(next_check_at), pace.after(released)).await?;
     Ok(Step { released, has_more: next_check_at <= now, ..Step::default() })
@@ -99,11 +99,11 @@ pub async fn send(
 /// Returns the next check of a campaign with nothing due. The test's verdict, or the next `send_at`, may be hours away.
 async fn next_idle_check(
     tx: &Transaction<'_>,
-    of: Of,
-    rest: &Rest<'_>,
+    of: CampaignRef,
+    remaining: &RemainingAudience<'_>,
     now: Timestamp,
 ) -> Result<Timestamp, TickError> {
-    let verdict_at = if let Rest::Undecided(until) = rest { Some(*until) } else { None };
+    let verdict_at = if let RemainingAudience::Undecided(until) = remaining { Some(*until) } else { None };
     // A test has no verdict before its recipients' `send_at`.
     let next = chunks::next_time(tx, of, now).await?.or(verdict_at);
     if chunks::is_released(tx, of).await? {
@@ -119,7 +119,7 @@ async fn next_idle_check(
 /// With user time zones the next occurrence may be due before this one ends: it starts late instead of being skipped.
 fn next_occurrence(campaign: &Campaign, progress: &Progress, now: Timestamp) -> Option<Timestamp> {
     let after = if campaign.settings.send_in_user_timezone {
-        progress.meant_for.max(now.checked_sub(LATE).unwrap_or(now))
+        progress.meant_for.max(now.checked_sub(MAX_START_DELAY).unwrap_or(now))
     } else {
         now
     };
@@ -128,7 +128,7 @@ fn next_occurrence(campaign: &Campaign, progress: &Progress, now: Timestamp) -> 
 
 /// Parks the released chunks of a paused campaign. Messages in flight may still be settled or deferred.
 pub async fn park(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Timestamp) -> Result<Step, TickError> {
-    let of = Of { project, campaign: id };
+    let of = CampaignRef { project, campaign: id };
     chunks::park(tx, of, now).await?;
     let next_check_at = chunks::is_released(tx, of).await?.then(|| soon(now));
     sending::schedule_check(tx, project, id, next_check_at, now).await?;
@@ -138,7 +138,7 @@ pub async fn park(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Times
 /// Cancels some of the queued messages of a cancelled campaign. Messages in flight are cancelled if they are deferred,
 /// or when their lease ends.
 pub async fn cancel(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Timestamp) -> Result<Step, TickError> {
-    let cancelled = chunks::cancel(tx, Of { project, campaign: id }, MAX_CANCELLED, now).await?;
+    let cancelled = chunks::cancel(tx, CampaignRef { project, campaign: id }, MAX_CANCELLED, now).await?;
     let has_more = cancelled.count > 0;
     let next_check_at = cancelled.left.then(|| if has_more { now } else { soon(now) });
     sending::schedule_check(tx, project, id, next_check_at, now).await?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use database::{Connection, StoreError};
 use domain::campaign::CampaignStatus;
 use store_sending::campaigns;
-use store_sending::send_chunks::campaign::{self as chunks, Of};
+use store_sending::send_chunks::campaign::{self as chunks, CampaignRef};
 use store_sending::send_chunks::stranded;
 
 use super::steps::{MAX_CANCELLED, MAX_IN_DELIVERY};
@@ -30,7 +30,7 @@ pub async fn clear(app: Arc<App>) -> Result<(), TickError> {
     done
 }
 
-async fn clear_campaign(app: &App, db: &mut Connection, of: Of) -> Result<(), TickError> {
+async fn clear_campaign(app: &App, db: &mut Connection, of: CampaignRef) -> Result<(), TickError> {
     use CampaignStatus::{Cancelled, Completed, Draft, Failed, Paused, Scheduled, Sending};
     loop {
         let (tx, now) = (db.transaction().await.map_err(StoreError::from)?, app.now());

@@ -4,14 +4,14 @@ use database::Transaction;
 use domain::campaign::{Score, Variant, Verdict, Winner};
 use jiff::{SignedDuration, Timestamp};
 use store_sending::campaigns::Campaign;
-use store_sending::campaigns::occurrence::{Progress, Rows};
-use store_sending::campaigns::winner::{is_under_way, note_sent, note_verdict, scores};
+use store_sending::campaigns::occurrence::{OccurrenceRows, Progress};
+use store_sending::campaigns::winner::{is_under_way, record_test_sent, record_verdict, scores};
 
 use super::next_check::soon;
 use crate::tick::TickError;
 
 /// State of the remaining audience.
-pub enum Rest<'a> {
+pub enum RemainingAudience<'a> {
     /// The campaign has no test.
     None,
     /// The test has no verdict yet; the next check is at this time.
@@ -21,7 +21,7 @@ pub enum Rest<'a> {
 }
 
 /// Results of a test, counted before the campaign's row is locked, because counting conversions may take long.
-pub struct Counted {
+pub struct TestResults {
     version: Version,
     scores: Vec<Score>,
 }
@@ -42,12 +42,12 @@ fn verdict_at(winner: &Winner, progress: &Progress) -> Option<Timestamp> {
 /// Counts the results that the next step of the test needs. Returns `None` if no step is due.
 pub async fn count(
     tx: &Transaction<'_>,
-    of: &Rows,
+    of: &OccurrenceRows,
     (campaign, progress): (&Campaign, &Progress),
     now: Timestamp,
-) -> Result<Option<Counted>, TickError> {
+) -> Result<Option<TestResults>, TickError> {
     let Some(winner) = &campaign.settings.winner else { return Ok(None) };
-    if progress.verdict.is_some() || !progress.taken {
+    if progress.verdict.is_some() || !progress.is_queued {
         return Ok(None);
     }
     let goal = match verdict_at(winner, progress) {
@@ -58,51 +58,54 @@ pub async fn count(
         None => None,
     };
     let scores = scores(tx, of, progress, winner.metric, goal).await?;
-    Ok(Some(Counted { version: version(campaign, progress), scores }))
+    Ok(Some(TestResults { version: version(campaign, progress), scores }))
 }
 
 /// Advances the test, given its results.
 pub async fn advance<'a>(
     tx: &Transaction<'_>,
-    of: &Rows,
+    of: &OccurrenceRows,
     (campaign, progress): (&'a Campaign, &Progress),
-    counted: Option<&Counted>,
+    counted: Option<&TestResults>,
     now: Timestamp,
-) -> Result<Rest<'a>, TickError> {
+) -> Result<RemainingAudience<'a>, TickError> {
     let variants = &campaign.settings.variants;
-    let Some(winner) = &campaign.settings.winner else { return Ok(Rest::None) };
+    let Some(winner) = &campaign.settings.winner else { return Ok(RemainingAudience::None) };
     if let Some(verdict) = &progress.verdict {
         return Ok(winning(variants, verdict));
     }
-    if !progress.taken {
-        return Ok(Rest::Undecided(now));
+    if !progress.is_queued {
+        return Ok(RemainingAudience::Undecided(now));
     }
     let verdict_at = verdict_at(winner, progress);
     if let Some(verdict_at) = verdict_at.filter(|verdict_at| now < *verdict_at) {
-        return Ok(Rest::Undecided(verdict_at));
+        return Ok(RemainingAudience::Undecided(verdict_at));
     }
     // Results of an earlier version are counted again.
-    let Some(Counted { scores, .. }) = counted.filter(|counted| counted.version == version(campaign, progress)) else {
-        return Ok(Rest::Undecided(soon(now)));
+    let Some(TestResults { scores, .. }) = counted.filter(|counted| counted.version == version(campaign, progress))
+    else {
+        return Ok(RemainingAudience::Undecided(soon(now)));
     };
     // A test without recipients has no results to wait for.
     if verdict_at.is_none() && !scores.is_empty() {
-        note_sent(tx, of.project, of.campaign, now).await?;
-        return Ok(Rest::Undecided(soon(now)));
+        record_test_sent(tx, of.project, of.campaign, now).await?;
+        return Ok(RemainingAudience::Undecided(soon(now)));
     }
-    let Some(verdict) = Verdict::on(variants, winner.metric, scores, now) else { return Ok(Rest::None) };
-    note_verdict(tx, of.project, of.campaign, &verdict).await?;
+    let Some(verdict) = Verdict::decide(variants, winner.metric, scores, now) else {
+        return Ok(RemainingAudience::None);
+    };
+    record_verdict(tx, of.project, of.campaign, &verdict).await?;
     log(of, &verdict);
     Ok(winning(variants, &verdict))
 }
 
 /// Returns the winner, or the first variant if the winner was removed since.
-fn winning<'a>(variants: &'a [Variant], verdict: &Verdict) -> Rest<'a> {
+fn winning<'a>(variants: &'a [Variant], verdict: &Verdict) -> RemainingAudience<'a> {
     let named = variants.iter().find(|variant| variant.name == verdict.variant).or(variants.first());
-    named.map_or(Rest::None, Rest::Decided)
+    named.map_or(RemainingAudience::None, RemainingAudience::Decided)
 }
 
-fn log(of: &Rows, verdict: &Verdict) {
+fn log(of: &OccurrenceRows, verdict: &Verdict) {
     let (project, campaign, variant) = (of.project, of.campaign, &verdict.variant);
     let (by, metric) = (verdict.decided_by.as_str(), verdict.metric);
     tracing::info!(%project, %campaign, variant, by, ?metric, "variant won; sending it to the remaining audience");

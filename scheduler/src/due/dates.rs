@@ -13,36 +13,36 @@ use wire::event::{Body, IngestItem, Start, id_bytes};
 
 use crate::App;
 use crate::due::items::{by_partition, messages};
-use crate::tick::{self, Found, PROJECTS, TickError};
+use crate::tick::{self, MAX_PROJECTS, PollResult, TickError};
 
 /// Maximum number of a project's dates in one poll.
-const DATES: usize = 2_000;
+const MAX_DATES: usize = 2_000;
 /// Delay after which a date that was claimed but not published is due again.
-const AGAIN: Duration = Duration::from_secs(30);
+const RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// Publishes due dates.
 ///
 /// Makes no network call within a transaction: it claims dates, publishes them, and deletes each only after the broker
 /// has acknowledged it. A repeat is harmless, because it has the same ID.
-pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
-    let projects = due::projects(&tick::connection(&app).await?, app.now(), PROJECTS).await?;
-    tick::each(&app.failing_dates, projects, |project| fire(&app, project)).await
+pub async fn tick(app: Arc<App>) -> Result<PollResult, TickError> {
+    let projects = due::projects(&tick::connection(&app).await?, app.now(), MAX_PROJECTS).await?;
+    tick::for_each_project(&app.date_backoff, projects, |project| publish_due(&app, project)).await
 }
 
-async fn fire(app: &App, project: ProjectId) -> Result<Found, TickError> {
+async fn publish_due(app: &App, project: ProjectId) -> Result<PollResult, TickError> {
     let now = app.now();
-    let again = now.checked_add(AGAIN).unwrap_or(now);
-    let dates = due::take(&app.store.connection().await?, project, now, again, DATES as i64).await?;
+    let retry_at = now.checked_add(RETRY_DELAY).unwrap_or(now);
+    let dates = due::claim(&app.store.connection().await?, project, now, retry_at, MAX_DATES as i64).await?;
     failpoint::hit("scheduler.after_dates_taken");
     for (partition, dates) in by_partition(&dates, app.ingest_stream.partitions, |date| date.partition) {
         let now_ms = app.now_ms();
         for (message, published) in messages(&dates, |date| item(project, date, now_ms)) {
             app.publisher.publish(app.bus.names.ingest(partition), message).await?;
             failpoint::hit("scheduler.after_dates_published");
-            due::done(&app.store.connection().await?, project, published).await?;
+            due::delete(&app.store.connection().await?, project, published).await?;
         }
     }
-    Ok(Found::of(dates.len(), DATES))
+    Ok(PollResult::from_count(dates.len(), MAX_DATES))
 }
 
 /// Builds the item of a date. The same date of the same user always has the same ID.
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repeat_bears_the_same_id() {
+    fn repeated_date_has_the_same_id() {
         let date = |n: u128| DateDue {
             automation: Uuid::from_u128(7),
             user_id: Uuid::from_u128(n),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use wire::event::{EncodedItems, IngestItem, begin_message};
 
 /// Maximum size of a message's header, in bytes.
-const HEAD: usize = 16;
+const HEADER_BYTES: usize = 16;
 
 /// Groups rows by partition, and preserves their order.
 pub fn by_partition<T: Copy>(due: &[T], partitions: u16, of: impl Fn(&T) -> i16) -> BTreeMap<u16, Vec<T>> {
@@ -22,24 +22,24 @@ pub fn by_partition<T: Copy>(due: &[T], partitions: u16, of: impl Fn(&T) -> i16)
 
 /// Encodes rows into messages up to the maximum size. Returns each message with its rows.
 pub fn messages<T>(due: &[T], item: impl Fn(&T) -> IngestItem) -> Vec<(Bytes, &[T])> {
-    let mut whole = Vec::new();
+    let mut encoded = Vec::new();
     let (mut items, mut first) = (EncodedItems::default(), 0);
     for (at, one) in due.iter().enumerate() {
         let item = item(one);
-        if items.count > 0 && items.bytes.len() + EncodedItems::cost(&item) + HEAD > MESSAGE_BYTES {
-            whole.push((message(&std::mem::take(&mut items)), &due[first..at]));
+        if items.count > 0 && items.bytes.len() + EncodedItems::cost(&item) + HEADER_BYTES > MESSAGE_BYTES {
+            encoded.push((message(&std::mem::take(&mut items)), &due[first..at]));
             first = at;
         }
         items.push(&item);
     }
     if items.count > 0 {
-        whole.push((message(&items), &due[first..]));
+        encoded.push((message(&items), &due[first..]));
     }
-    whole
+    encoded
 }
 
 fn message(items: &EncodedItems) -> Bytes {
-    let mut message = Vec::with_capacity(items.bytes.len() + HEAD);
+    let mut message = Vec::with_capacity(items.bytes.len() + HEADER_BYTES);
     begin_message(&mut message);
     message.extend_from_slice(&items.bytes);
     message.into()
@@ -58,16 +58,16 @@ mod tests {
     }
 
     #[test]
-    fn messages_stay_below_the_bound_and_hold_everything_once() {
+    fn messages_respect_size_limit_and_contain_each_row_once() {
         let due: Vec<u32> = (0..60_000).collect();
         let item = |n: &u32| IngestItem {
             body: Some(Body::Timer(Timer { run_id: Bytes::from_static(&[7; 16]), wait_seq: *n })),
             ..IngestItem::default()
         };
-        let whole = messages(&due, item);
-        assert!(whole.len() > 1);
+        let encoded = messages(&due, item);
+        assert!(encoded.len() > 1);
         let mut seen: Vec<u32> = Vec::new();
-        for (message, those) in whole {
+        for (message, those) in encoded {
             assert!(message.len() <= MESSAGE_BYTES, "{}", message.len());
             let items = IngestBatch::decode_checked(message).unwrap().items;
             assert_eq!(items, those.iter().map(item).collect::<Vec<_>>());

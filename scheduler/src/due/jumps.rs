@@ -9,7 +9,7 @@ use kernel::clock::from_ms;
 use kernel::metric_name::Metric;
 
 use crate::App;
-use crate::tick::{Found, TickError};
+use crate::tick::{PollResult, TickError};
 
 impl App {
     /// Returns the time that decides what is due: the clock, without a jump ahead that no operator has accepted.
@@ -29,8 +29,8 @@ impl App {
 }
 
 /// Reads the database's time, and agrees with the other schedulers on a jump.
-pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
-    let ahead_ms = app.jumps.judge(&app.store, &app.clock).await?;
+pub async fn tick(app: Arc<App>) -> Result<PollResult, TickError> {
+    let ahead_ms = app.jumps.check_and_record(&app.store, &app.clock).await?;
     metrics::gauge!(Metric::ClockAhead).set(ahead_ms as f64 / 1_000.0);
-    Ok(Found::Nothing)
+    Ok(PollResult::Idle)
 }

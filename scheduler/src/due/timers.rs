@@ -12,29 +12,29 @@ use wire::event::{Body, IngestItem, Timer, id_bytes};
 
 use crate::App;
 use crate::due::items::{by_partition, messages};
-use crate::tick::{self, Found, PROJECTS, TickError};
+use crate::tick::{self, MAX_PROJECTS, PollResult, TickError};
 
 /// Maximum number of a project's timers in one poll.
-const TIMERS: usize = 2_000;
+const MAX_TIMERS: usize = 2_000;
 /// Delay after which a timer that was claimed but not published is due again.
-const AGAIN: SignedDuration = SignedDuration::from_secs(30);
+const RETRY_DELAY: SignedDuration = SignedDuration::from_secs(30);
 
 /// Publishes due timers.
 ///
 /// Makes no network call within a transaction: it claims timers, publishes them, and deletes each only after the broker has acknowledged
 /// it. A repeat is harmless, because the run counts its waits.
-pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
-    let projects = due::projects(&tick::connection(&app).await?, app.now(), PROJECTS).await?;
-    tick::each(&app.failing_timers, projects, |project| fire(&app, project)).await
+pub async fn tick(app: Arc<App>) -> Result<PollResult, TickError> {
+    let projects = due::projects(&tick::connection(&app).await?, app.now(), MAX_PROJECTS).await?;
+    tick::for_each_project(&app.timer_backoff, projects, |project| publish_due(&app, project)).await
 }
 
-async fn fire(app: &App, project: ProjectId) -> Result<Found, TickError> {
+async fn publish_due(app: &App, project: ProjectId) -> Result<PollResult, TickError> {
     let now = app.now();
     // Timers are set to whole milliseconds, so the extra microsecond identifies those that were not set again since.
-    let again = from_ms((now + AGAIN).as_millisecond()) + SignedDuration::from_micros(1);
-    let timers = due::take(&mut app.store.connection().await?, project, now, again, TIMERS as i64).await?;
+    let retry_at = from_ms((now + RETRY_DELAY).as_millisecond()) + SignedDuration::from_micros(1);
+    let timers = due::claim(&mut app.store.connection().await?, project, now, retry_at, MAX_TIMERS as i64).await?;
     if timers.is_empty() {
-        return Ok(Found::Nothing);
+        return Ok(PollResult::Idle);
     }
     failpoint::hit("scheduler.after_timers_taken");
     for (partition, timers) in by_partition(&timers, app.ingest_stream.partitions, |timer| timer.partition) {
@@ -43,11 +43,11 @@ async fn fire(app: &App, project: ProjectId) -> Result<Found, TickError> {
             failpoint::hit("scheduler.before_timers_published");
             app.publisher.publish(app.bus.names.ingest(partition), message).await?;
             failpoint::hit("scheduler.after_timers_published");
-            due::delete(&app.store.connection().await?, project, published, again).await?;
+            due::delete(&app.store.connection().await?, project, published, retry_at).await?;
             metrics::counter!(Metric::TimersFired).increment(published.len() as u64);
         }
     }
-    Ok(Found::of(timers.len(), TIMERS))
+    Ok(PollResult::from_count(timers.len(), MAX_TIMERS))
 }
 
 fn item(project: ProjectId, timer: &DueTimer, now_ms: i64) -> IngestItem {
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timer_names_its_run_its_wait_and_when_that_ended() {
+    fn timer_item_contains_run_wait_and_due_time() {
         let timer = DueTimer { run: Uuid::from_u128(5), wait_seq: 3, partition: 0, due_at: from_ms(40) };
         let item = item(ProjectId(Uuid::from_u128(9)), &timer, 77);
         assert_eq!((item.received_ms, item.timestamp_ms), (77, 40));

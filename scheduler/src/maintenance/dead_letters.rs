@@ -19,7 +19,7 @@ use kernel::clock::from_ms;
 use kernel::ids::{self, ProjectId};
 use prost::Message as _;
 use store_profiles::users::recipient;
-use store_profiles::users::record::PersonKey;
+use store_profiles::users::record::ProjectUserId;
 use store_projects::project_removals;
 use store_sending::dead_letters::{self, DeadItem};
 use store_sending::erasures;
@@ -28,11 +28,11 @@ use wire::event::{Body, EncodedBatch, IngestItem, uuid};
 use wire::send::SendChunk;
 
 use crate::App;
-use crate::maintenance::erasures::UNSEARCHABLE_KEPT;
+use crate::maintenance::erasures::UNSEARCHABLE_RETENTION;
 use crate::tick::TickError;
 
 /// Maximum number of messages in one fetch, and of old letters deleted in one run.
-const MOST: usize = 200;
+const MAX_FETCHED: usize = 200;
 /// Time after which an unacknowledged message is redelivered.
 const ACK_WAIT: Duration = Duration::from_secs(30);
 
@@ -48,13 +48,13 @@ pub async fn collect(app: Arc<App>) -> Result<(), TickError> {
         ..pull::Config::default()
     };
     let consumer: PullConsumer = stream.get_or_create_consumer(&name, config).await.map_err(broker)?;
-    forget_old(&app, &stream, consumer.cached_info().ack_floor.stream_sequence).await?;
+    delete_old(&app, &stream, consumer.cached_info().ack_floor.stream_sequence).await?;
     loop {
-        let mut messages = consumer.fetch().max_messages(MOST).messages().await.map_err(broker)?;
+        let mut messages = consumer.fetch().max_messages(MAX_FETCHED).messages().await.map_err(broker)?;
         let mut taken = 0;
         while let Some(message) = messages.next().await {
             let message = message.map_err(broker)?;
-            if let Some(seq) = take_over(&app, &message).await?
+            if let Some(seq) = store_letter(&app, &message).await?
                 && let Err(error) = stream.delete_message(seq).await
             {
                 // Acknowledge it anyway: a redelivery could restore the letter after it was replayed.
@@ -63,7 +63,7 @@ pub async fn collect(app: Arc<App>) -> Result<(), TickError> {
             message.ack().await.map_err(broker)?;
             taken += 1;
         }
-        if taken < MOST {
+        if taken < MAX_FETCHED {
             return Ok(());
         }
     }
@@ -73,10 +73,10 @@ pub async fn collect(app: Arc<App>) -> Result<(), TickError> {
 /// before.
 ///
 /// Any of them may hold an erased user's data.
-async fn forget_old(app: &App, stream: &Stream, acknowledged: u64) -> Result<(), TickError> {
-    let before_ms = app.now_ms() - UNSEARCHABLE_KEPT.as_millis() as i64;
+async fn delete_old(app: &App, stream: &Stream, acknowledged: u64) -> Result<(), TickError> {
+    let before_ms = app.now_ms() - UNSEARCHABLE_RETENTION.as_millis() as i64;
     let mut state = stream.cached_info().state.clone();
-    for _ in 0..MOST {
+    for _ in 0..MAX_FETCHED {
         let stored_ms = (state.first_timestamp.unix_timestamp_nanos() / 1_000_000) as i64;
         if state.messages == 0 || state.first_sequence > acknowledged || stored_ms >= before_ms {
             break;
@@ -91,9 +91,9 @@ async fn forget_old(app: &App, stream: &Stream, acknowledged: u64) -> Result<(),
 ///
 /// Returns its sequence number if the stream need not keep it, which is true of all letters except those of an unknown
 /// project.
-async fn take_over(app: &App, message: &Delivered) -> Result<Option<u64>, TickError> {
+async fn store_letter(app: &App, message: &Delivered) -> Result<Option<u64>, TickError> {
     let info = message.info().map_err(broker)?;
-    let dead = Dead {
+    let dead = DeadLetter {
         seq: info.stream_sequence,
         at_ms: (info.published.unix_timestamp_nanos() / 1_000_000) as i64,
         reason: header(message.headers.as_ref(), dead_letter::REASON),
@@ -101,9 +101,9 @@ async fn take_over(app: &App, message: &Delivered) -> Result<Option<u64>, TickEr
     };
     let (names, partitions) = (&app.bus.names, app.ingest_stream.partitions);
     let found = if message.subject.as_str() == names.dead("send") {
-        dead.of_sending(names, partitions)
+        dead.as_direct_message(names, partitions)
     } else {
-        dead.of_ingest(names, partitions)
+        dead.as_ingest_item(names, partitions)
     };
     let Some((mut item, users)) = found else {
         // Omits the reason, which may contain a user's data.
@@ -118,10 +118,10 @@ async fn take_over(app: &App, message: &Delivered) -> Result<Option<u64>, TickEr
     if !project_removals::among(&db, &[item.project]).await?.is_empty() {
         return Ok(done);
     }
-    let people: Vec<PersonKey> = users.iter().map(|user| (item.project, *user)).collect();
-    let erased = erasures::of(&db, &people).await?;
+    let user_keys: Vec<ProjectUserId> = users.iter().map(|user| (item.project, *user)).collect();
+    let erased = erasures::erased_at(&db, &user_keys).await?;
     // The user was erased after this was accepted: drop it.
-    if people.iter().any(|person| erased.get(person).is_some_and(|at| item.created_at <= *at)) {
+    if user_keys.iter().any(|key| erased.get(key).is_some_and(|at| item.created_at <= *at)) {
         return Ok(done);
     }
     if users.len() > 1 {
@@ -129,7 +129,7 @@ async fn take_over(app: &App, message: &Delivered) -> Result<Option<u64>, TickEr
         let known = recipient::load(&db, item.project, &users).await?;
         item.user_id = users.iter().find_map(|user| known.get(user)).map(|user| user.id).or(item.user_id);
     }
-    dead_letters::keep(&db, &item).await?;
+    dead_letters::store(&db, &item).await?;
     Ok(done)
 }
 
@@ -142,21 +142,21 @@ fn broker(error: impl std::fmt::Display) -> TickError {
 }
 
 /// A message of the dead-letter stream.
-struct Dead {
+struct DeadLetter {
     seq: u64,
     at_ms: i64,
     reason: String,
     payload: Bytes,
 }
 
-impl Dead {
+impl DeadLetter {
     /// Returns the letter's ID, derived from its position in the stream.
     fn id(&self) -> Uuid {
         ids::timed_for(self.at_ms, &[b"dead", &self.seq.to_be_bytes()])
     }
 
     /// Returns an item that could not be recorded, and the users it names; `None` if its project is unknown.
-    fn of_ingest(&self, names: &Names, partitions: u16) -> Option<(DeadItem, Vec<Uuid>)> {
+    fn as_ingest_item(&self, names: &Names, partitions: u16) -> Option<(DeadItem, Vec<Uuid>)> {
         let batch = EncodedBatch::decode_checked(self.payload.clone()).ok()?;
         let [encoded] = &batch.items[..] else { return None };
         let item = IngestItem::decode(encoded.clone()).ok()?;
@@ -184,7 +184,7 @@ impl Dead {
 
     /// Returns a message that delivery could not read or store, and the users it names; `None` if its project is
     /// unknown.
-    fn of_sending(&self, names: &Names, partitions: u16) -> Option<(DeadItem, Vec<Uuid>)> {
+    fn as_direct_message(&self, names: &Names, partitions: u16) -> Option<(DeadItem, Vec<Uuid>)> {
         let chunk = SendChunk::decode_checked(self.payload.clone()).ok()?;
         let (project, message, channel, created_at) = match (&chunk.direct[..], &chunk.refs[..]) {
             ([direct], []) => {
@@ -228,7 +228,7 @@ fn name_of(body: Option<&Body>) -> String {
         Some(Body::Subscribe(_)) => "subscription change".to_owned(),
         Some(Body::RegisterToken(_)) => "push token".to_owned(),
         Some(Body::RemoveToken(_)) => "push token removal".to_owned(),
-        Some(Body::Webhook(told)) => format!("webhook {}", clean(&told.kind)),
+        Some(Body::Webhook(webhook)) => format!("webhook {}", clean(&webhook.kind)),
         None => "unknown item".to_owned(),
     }
 }
@@ -247,8 +247,8 @@ mod tests {
 
     const PROJECT: Uuid = Uuid::from_u128(1);
 
-    fn dead(payload: Vec<u8>) -> Dead {
-        Dead { seq: 7, at_ms: 5_000, reason: "why".to_owned(), payload: payload.into() }
+    fn dead(payload: Vec<u8>) -> DeadLetter {
+        DeadLetter { seq: 7, at_ms: 5_000, reason: "why".to_owned(), payload: payload.into() }
     }
 
     fn track(name: &str) -> IngestItem {
@@ -268,10 +268,10 @@ mod tests {
     }
 
     #[test]
-    fn an_item_goes_back_to_its_persons_partition() {
+    fn dead_item_keeps_its_users_partition() {
         let names = Names::new("t_");
         let read = dead(batch(&[track("a\0b")]));
-        let (item, users) = read.of_ingest(&names, 8).unwrap();
+        let (item, users) = read.as_ingest_item(&names, 8).unwrap();
         let key = ids::UserKey::External("u");
         assert_eq!(
             (item.project.0, item.name.as_str(), item.reason.as_str()),
@@ -281,19 +281,19 @@ mod tests {
         assert_eq!(item.subject, names.ingest(key.partition(item.project, 8)));
         assert_eq!((item.id, item.payload), (read.id(), read.payload.to_vec()));
         assert_eq!((item.created_at, item.died_at), (from_ms(4_000), from_ms(5_000)));
-        assert_ne!(read.id(), Dead { seq: 8, ..dead(Vec::new()) }.id());
+        assert_ne!(read.id(), DeadLetter { seq: 8, ..dead(Vec::new()) }.id());
     }
 
     #[test]
-    fn what_belongs_to_nobody_is_left() {
-        let nobodys = IngestItem { project_id: Bytes::new(), ..track("a") };
-        for payload in [b"\xff".to_vec(), batch(&[]), batch(&[track("a"), track("b")]), batch(&[nobodys])] {
-            assert_eq!(dead(payload).of_ingest(&Names::new(""), 8), None);
+    fn letters_of_unknown_projects_stay_in_the_stream() {
+        let without_project = IngestItem { project_id: Bytes::new(), ..track("a") };
+        for payload in [b"\xff".to_vec(), batch(&[]), batch(&[track("a"), track("b")]), batch(&[without_project])] {
+            assert_eq!(dead(payload).as_ingest_item(&Names::new(""), 8), None);
         }
     }
 
     #[test]
-    fn a_message_goes_back_to_its_lane() {
+    fn dead_message_keeps_its_lane() {
         let direct = DirectMessage {
             project_id: id_bytes(PROJECT),
             message_id: id_bytes(Uuid::from_u128(9)),
@@ -302,7 +302,7 @@ mod tests {
             ..DirectMessage::default()
         };
         let chunk = SendChunk { version: send::VERSION, refs: Vec::new(), direct: vec![direct] };
-        let (item, users) = dead(chunk.encode_to_vec()).of_sending(&Names::new(""), 8).unwrap();
+        let (item, users) = dead(chunk.encode_to_vec()).as_direct_message(&Names::new(""), 8).unwrap();
         assert_eq!((item.message_id, item.user_id), (Some(Uuid::from_u128(9)), Some(Uuid::from_u128(3))));
         assert_eq!(users, [Uuid::from_u128(3)]);
         assert_eq!((item.channel, item.subject.as_str()), (Some(Channel::Sms), "send.sms.direct"));

@@ -12,7 +12,7 @@ use kernel::clock::from_ms;
 use kernel::ids::ProjectId;
 use store_profiles::events::counters;
 use store_profiles::push_tokens;
-use store_profiles::users::record::PersonKey;
+use store_profiles::users::record::ProjectUserId;
 use store_projects::projects;
 use store_sending::dead_letters;
 use store_sending::erasures::{self, Erased};
@@ -25,15 +25,15 @@ use crate::tick::TickError;
 
 /// How long an erasure is stored: nothing accepted before it takes longer to be applied, not even after restoring a
 /// database.
-const REMEMBERED: SignedDuration = SignedDuration::from_hours(30 * 24);
+const RECORD_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 /// How long copies are kept that cannot be searched for one user's data, such as stream entries. An erasure must be
 /// complete after 24 hours.
-pub const UNSEARCHABLE_KEPT: SignedDuration = SignedDuration::from_hours(23);
+pub const UNSEARCHABLE_RETENTION: SignedDuration = SignedDuration::from_hours(23);
 
-/// How long the log keeps an erasure. Shorter than [`REMEMBERED`], so that every entry still has its row in the
+/// How long the log keeps an erasure. Shorter than [`RECORD_RETENTION`], so that every entry still has its row in the
 /// database.
-const LOGGED: SignedDuration = SignedDuration::from_hours(29 * 24);
+const LOG_RETENTION: SignedDuration = SignedDuration::from_hours(29 * 24);
 
 /// Finishes erasures until none is left.
 pub async fn finish(app: Arc<App>) -> Result<(), TickError> {
@@ -83,15 +83,20 @@ async fn finish_batch(db: &mut Connection, project: ProjectId) -> Result<u64, Ti
 }
 
 /// Removes an ID's rows in a month, slice by slice.
-async fn remove(db: &mut Connection, (project, id): PersonKey, erased: Erased, month: Month) -> Result<(), TickError> {
+async fn remove(
+    db: &mut Connection,
+    (project, id): ProjectUserId,
+    erased: Erased,
+    month: Month,
+) -> Result<(), TickError> {
     let times = (erased.accepted, Some(erased.applied));
     loop {
         let tx = db.transaction().await.map_err(StoreError::from)?;
         let removed = erasures::remove_slice(&tx, project, &[id], times, month).await?;
-        counters::take(&tx, project, &removed.events).await?;
+        counters::subtract(&tx, project, &removed.events).await?;
         insert::count(&tx, project, insert::any_lane(), -removed.messages).await?;
         tx.commit().await.map_err(StoreError::from)?;
-        if !removed.left {
+        if !removed.has_more {
             return Ok(());
         }
     }
@@ -99,7 +104,7 @@ async fn remove(db: &mut Connection, (project, id): PersonKey, erased: Erased, m
 
 /// Deletes the records of old erasures and of push tokens removed by then.
 pub async fn forget(app: Arc<App>) -> Result<(), TickError> {
-    let (db, before) = (app.store.connection().await?, app.now() - REMEMBERED);
+    let (db, before) = (app.store.connection().await?, app.now() - RECORD_RETENTION);
     erasures::forget(&db, before).await?;
     push_tokens::forget(&db, before).await?;
     Ok(())
@@ -108,13 +113,13 @@ pub async fn forget(app: Arc<App>) -> Result<(), TickError> {
 /// Removes dead letters that name no user: an erasure could not find them.
 pub async fn forget_unnamed(app: Arc<App>) -> Result<(), TickError> {
     let db = app.store.connection().await?;
-    dead_letters::forget_unnamed(&db, app.now() - UNSEARCHABLE_KEPT).await?;
+    dead_letters::forget_without_user(&db, app.now() - UNSEARCHABLE_RETENTION).await?;
     Ok(())
 }
 
 /// Repeats the erasures of the log that the database does not know, because it was restored from an older backup.
 pub async fn repeat_unknown(app: Arc<App>) -> Result<(), TickError> {
-    let (names, since) = (&app.bus.names, app.now() - LOGGED);
+    let (names, since) = (&app.bus.names, app.now() - LOG_RETENTION);
     let stream = app.bus.jetstream.get_stream(names.ingest_stream()).await.map_err(broker)?;
     // Sequence up to which to purge: all entries before the first recent one are too old.
     let (log, mut next, mut past, mut has_recent) = (names.ingest_erasures(), 1, None, false);
@@ -146,7 +151,7 @@ pub async fn repeat_unknown(app: Arc<App>) -> Result<(), TickError> {
 }
 
 /// Returns the IDs that a log entry erases, and when the erasure was accepted.
-fn erased_by(payload: &Bytes) -> (Vec<PersonKey>, Timestamp) {
+fn erased_by(payload: &Bytes) -> (Vec<ProjectUserId>, Timestamp) {
     let items = IngestBatch::decode_checked(payload.clone()).map(|batch| batch.items).unwrap_or_default();
     let key = |item: &IngestItem| match &item.body {
         Some(Body::Erase(erase)) => Some((item.project().ok()?, uuid("user_id", &erase.user_id).ok()?)),
@@ -157,9 +162,9 @@ fn erased_by(payload: &Bytes) -> (Vec<PersonKey>, Timestamp) {
 }
 
 /// Returns whether these erasures were applied, or concern projects that no longer exist.
-async fn is_known(app: &App, erased: &[PersonKey], accepted: Timestamp) -> Result<bool, TickError> {
+async fn is_known(app: &App, erased: &[ProjectUserId], accepted: Timestamp) -> Result<bool, TickError> {
     let db = app.store.connection().await?;
-    let found = erasures::of(&db, erased).await?;
+    let found = erasures::erased_at(&db, erased).await?;
     for key in erased {
         let is_done = found.get(key).is_some_and(|at| accepted <= *at);
         if !is_done && projects::get(&db, key.0).await?.is_some() {

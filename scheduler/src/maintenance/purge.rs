@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::context::ConsumerInfoErrorKind;
 use async_nats::jetstream::stream::{Info, Stream};
-use bus::continuity::{Found, find, last_before};
+use bus::continuity::{PositionCheck, check_position, last_before};
 use bus::topology;
 use database::ingest_partitions;
 use domain::message::{Channel, Lane};
@@ -15,7 +15,7 @@ use store_sending::erasures;
 use wire::position::Position;
 
 use crate::App;
-use crate::maintenance::erasures::UNSEARCHABLE_KEPT;
+use crate::maintenance::erasures::UNSEARCHABLE_RETENTION;
 use crate::tick::TickError;
 
 /// Entries accepted before an erasure may be published this much later: an import counts as accepted when its request
@@ -33,7 +33,7 @@ pub async fn purge(app: Arc<App>) -> Result<(), TickError> {
     let mut stream = app.bus.jetstream.get_stream(names.ingest_stream()).await.map_err(broker)?;
     stream.purge().keep(1).filter(names.ingest_canary()).await.map_err(broker)?;
     let info = stream.info().await.map_err(broker)?.clone();
-    let Some(last) = last_to_go(&app, &stream, &info).await? else { return Ok(()) };
+    let Some(last) = last_removable(&app, &stream, &info).await? else { return Ok(()) };
     let created_ms = topology::created_ms(&info);
     let positions = ingest_partitions::positions(&app.store.connection().await?, created_ms).await?;
     let mut removed = 0;
@@ -41,7 +41,7 @@ pub async fn purge(app: Arc<App>) -> Result<(), TickError> {
     for (partition, position) in positions {
         let Ok(partition) = u16::try_from(partition) else { continue };
         let applied = position.seq;
-        if !is_there(&stream, position).await? {
+        if !holds_position(&stream, position).await? {
             continue;
         }
         // The end of the purge is exclusive.
@@ -58,22 +58,23 @@ pub async fn purge(app: Arc<App>) -> Result<(), TickError> {
 ///
 /// If not, the message was removed with all before it, or the stream lost its last messages and may have reused their
 /// sequence numbers for messages that have not been applied.
-async fn is_there(stream: &Stream, position: Position) -> Result<bool, TickError> {
+async fn holds_position(stream: &Stream, position: Position) -> Result<bool, TickError> {
     // The time of a rewound position is unknown; it was set to a message that the stream holds.
-    Ok(position.stored_ns == 0 || find(stream, position).await.map_err(broker)? == Found::Same)
+    Ok(position.stored_ns == 0 || check_position(stream, position).await.map_err(broker)? == PositionCheck::Same)
 }
 
 /// Returns the last sequence that may be removed if applied; `None` if nothing needs to be removed.
-async fn last_to_go(app: &App, stream: &Stream, info: &Info) -> Result<Option<u64>, TickError> {
-    let most = u64::try_from(info.config.max_bytes).unwrap_or(0);
+async fn last_removable(app: &App, stream: &Stream, info: &Info) -> Result<Option<u64>, TickError> {
+    let max_bytes = u64::try_from(info.config.max_bytes).unwrap_or(0);
     if info.state.messages == 0 {
         return Ok(None);
     }
-    if is_full(info.state.bytes, most, app.config.purge_above_percent) {
+    if is_full(info.state.bytes, max_bytes, app.config.purge_above_percent) {
         return Ok(Some(info.state.last_sequence));
     }
     let db = app.store.connection().await?;
-    let erased = erasures::latest_until(&db, app.now() - UNSEARCHABLE_KEPT).await?.map(|at| at + MAX_PUBLISH_DELAY);
+    let erased =
+        erasures::latest_until(&db, app.now() - UNSEARCHABLE_RETENTION).await?.map(|at| at + MAX_PUBLISH_DELAY);
     let before = erased.unwrap_or(Timestamp::MIN).max(app.now() - app.config.keep_ingest);
     let first_ms = (info.state.first_timestamp.unix_timestamp_nanos() / 1_000_000) as i64;
     let too_old = Duration::from_millis((before.as_millisecond() - first_ms).max(0).unsigned_abs());
@@ -128,8 +129,8 @@ fn broker(error: impl std::fmt::Display) -> TickError {
 }
 
 /// Returns whether at least `percent` of a stream's maximum bytes are used. A stream without a maximum is never full.
-fn is_full(bytes: u64, most: u64, percent: u64) -> bool {
-    most > 0 && u128::from(bytes) * 100 >= u128::from(most) * u128::from(percent)
+fn is_full(bytes: u64, max_bytes: u64, percent: u64) -> bool {
+    max_bytes > 0 && u128::from(bytes) * 100 >= u128::from(max_bytes) * u128::from(percent)
 }
 
 #[cfg(test)]
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn full_is_a_share_of_the_bound() {
+    fn stream_is_full_from_a_share_of_its_maximum() {
         assert!(is_full(70, 100, 70) && !is_full(69, 100, 70));
         assert!(!is_full(u64::MAX, 0, 70));
         assert!(is_full(u64::MAX, u64::MAX, 100));

@@ -10,9 +10,9 @@ use crate::App;
 use crate::tick::TickError;
 
 /// How long a deleted project's removal is stored: nothing accepted for it takes longer to be applied.
-const REMEMBERED: SignedDuration = SignedDuration::from_hours(30 * 24);
+const RECORD_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// Interval between further checks for new rows: transactions may have been in flight when the project was deleted.
-const AGAIN: SignedDuration = SignedDuration::from_hours(1);
+const RECHECK_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
 
 /// Removes the rows of deleted projects until no removal is due.
 pub async fn clear(app: Arc<App>) -> Result<(), TickError> {
@@ -35,7 +35,7 @@ async fn clear_project(app: &App, db: &mut Connection, removal: Removal) -> Resu
     for part in removals::parts(&*db).await? {
         loop {
             let tx = db.transaction().await.map_err(StoreError::from)?;
-            if !removals::hold(&tx, project, app.now()).await? {
+            if !removals::lock(&tx, project, app.now()).await? {
                 return Ok(false);
             }
             let removed = removals::remove_slice(&tx, project, part).await?;
@@ -47,13 +47,13 @@ async fn clear_project(app: &App, db: &mut Connection, removal: Removal) -> Resu
     }
     let now = app.now();
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    if !removals::hold(&tx, project, now).await? {
+    if !removals::lock(&tx, project, now).await? {
         return Ok(false);
     }
-    if removal.removed_at < now - REMEMBERED {
+    if removal.removed_at < now - RECORD_RETENTION {
         removals::forget(&tx, project).await?;
     } else {
-        removals::look_again(&tx, project, now + AGAIN).await?;
+        removals::schedule_check(&tx, project, now + RECHECK_INTERVAL).await?;
     }
     tx.commit().await.map_err(StoreError::from)?;
     Ok(true)

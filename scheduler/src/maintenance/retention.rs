@@ -31,10 +31,10 @@ pub async fn forget_client_ids(app: Arc<App>) -> Result<(), TickError> {
     let kept = projects::retentions(&db).await?;
     let Some(longest) = kept.iter().map(|(_, days)| i64::from(*days)).max() else { return Ok(()) };
     let before = app.now() - SignedDuration::from_hours(24 * longest);
-    for stretch in client_ids::stretches(&db).await? {
+    for stretch in client_ids::page_ranges(&db).await? {
         let since = Instant::now();
         client_ids::forget(&db, &stretch, before).await?;
-        breathe(since).await;
+        pause_for_load(since).await;
     }
     Ok(())
 }
@@ -49,7 +49,7 @@ pub async fn clear_inboxes(app: Arc<App>) -> Result<(), TickError> {
             if inbox::remove_slice(&db, project, before).await? < inbox::SLICE as u64 {
                 break;
             }
-            breathe(since).await;
+            pause_for_load(since).await;
         }
     }
     Ok(())
@@ -68,7 +68,7 @@ pub async fn clear_clicks(app: Arc<App>) -> Result<(), TickError> {
             if removed < clicks::SLICE as u64 {
                 break;
             }
-            breathe(since).await;
+            pause_for_load(since).await;
         }
     }
     Ok(())
@@ -84,13 +84,13 @@ pub async fn clear_capped_sends(app: Arc<App>) -> Result<(), TickError> {
             if capped_sends::remove_slice(&db, project, before).await? < capped_sends::SLICE {
                 break;
             }
-            breathe(since).await;
+            pause_for_load(since).await;
         }
     }
     Ok(())
 }
 
 /// Pauses for as long as the last slice took, at most 5 seconds, to leave the database to other work.
-async fn breathe(since: Instant) {
+async fn pause_for_load(since: Instant) {
     tokio::time::sleep(since.elapsed().min(Duration::from_secs(5))).await;
 }

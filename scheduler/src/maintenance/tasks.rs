@@ -21,127 +21,139 @@ use crate::maintenance::retention::ledger;
 use crate::tick::TickError;
 use crate::{App, campaigns};
 
-type Work = fn(Arc<App>) -> Pin<Box<dyn Future<Output = Result<(), TickError>> + Send>>;
+type TaskFn = fn(Arc<App>) -> Pin<Box<dyn Future<Output = Result<(), TickError>> + Send>>;
 
 /// A task with its period. It also runs at the start.
 pub struct Task {
-    what: &'static str,
-    every: Duration,
-    work: Work,
+    name: &'static str,
+    interval: Duration,
+    run: TaskFn,
 }
 
 pub const TASKS: [Task; 30] = [
-    Task { what: "create time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
-    Task { what: "analyze new time partitions", every: Duration::from_secs(5), work: |app| Box::pin(analyze_new(app)) },
-    Task { what: "stale workers", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
-    Task { what: "purge ingest stream", every: Duration::from_secs(5), work: |app| Box::pin(purge(app)) },
-    Task { what: "purge send stream", every: Duration::from_secs(30), work: |app| Box::pin(purge_acknowledged(app)) },
     Task {
-        what: "stranded campaign messages",
-        every: Duration::from_secs(30),
-        work: |app| Box::pin(campaigns::stranded::clear(app)),
+        name: "create time partitions",
+        interval: Duration::from_hours(1),
+        run: |app| Box::pin(create_partitions(app)),
     },
     Task {
-        what: "runs of deleted automations",
-        every: Duration::from_mins(1),
-        work: |app| Box::pin(thaw::end_deleted(app)),
+        name: "analyze new time partitions",
+        interval: Duration::from_secs(5),
+        run: |app| Box::pin(analyze_new(app)),
     },
-    Task { what: "due-row lag gauges", every: Duration::from_secs(10), work: |app| Box::pin(backlog::measure(app)) },
-    Task { what: "expired goal listeners", every: Duration::from_mins(10), work: |app| Box::pin(forget_goals(app)) },
-    Task { what: "search index", every: Duration::from_secs(2), work: |app| Box::pin(settle_search(app)) },
-    Task { what: "rows of erased users", every: Duration::from_secs(1), work: |app| Box::pin(erasures::finish(app)) },
+    Task { name: "stale workers", interval: Duration::from_mins(5), run: |app| Box::pin(forget_workers(app)) },
+    Task { name: "purge ingest stream", interval: Duration::from_secs(5), run: |app| Box::pin(purge(app)) },
+    Task { name: "purge send stream", interval: Duration::from_secs(30), run: |app| Box::pin(purge_acknowledged(app)) },
     Task {
-        what: "rows of deleted projects",
-        every: Duration::from_secs(1),
-        work: |app| Box::pin(removals::clear(app)),
-    },
-    Task {
-        what: "collect dead letters",
-        every: Duration::from_secs(1),
-        work: |app| Box::pin(dead_letters::collect(app)),
-    },
-    Task { what: "event retention", every: Duration::from_hours(1), work: |app| Box::pin(retention::clear(app)) },
-    Task {
-        what: "client ID retention",
-        every: Duration::from_hours(24),
-        work: |app| Box::pin(retention::forget_client_ids(app)),
+        name: "stranded campaign messages",
+        interval: Duration::from_secs(30),
+        run: |app| Box::pin(campaigns::stranded::clear(app)),
     },
     Task {
-        what: "in-app message retention",
-        every: Duration::from_hours(1),
-        work: |app| Box::pin(retention::clear_inboxes(app)),
+        name: "runs of deleted automations",
+        interval: Duration::from_mins(1),
+        run: |app| Box::pin(thaw::end_deleted(app)),
+    },
+    Task { name: "due-row lag gauges", interval: Duration::from_secs(10), run: |app| Box::pin(backlog::measure(app)) },
+    Task { name: "expired goal listeners", interval: Duration::from_mins(10), run: |app| Box::pin(forget_goals(app)) },
+    Task { name: "search index", interval: Duration::from_secs(2), run: |app| Box::pin(settle_search(app)) },
+    Task { name: "rows of erased users", interval: Duration::from_secs(1), run: |app| Box::pin(erasures::finish(app)) },
+    Task {
+        name: "rows of deleted projects",
+        interval: Duration::from_secs(1),
+        run: |app| Box::pin(removals::clear(app)),
     },
     Task {
-        what: "click retention",
-        every: Duration::from_hours(1),
-        work: |app| Box::pin(retention::clear_clicks(app)),
+        name: "collect dead letters",
+        interval: Duration::from_secs(1),
+        run: |app| Box::pin(dead_letters::collect(app)),
+    },
+    Task { name: "event retention", interval: Duration::from_hours(1), run: |app| Box::pin(retention::clear(app)) },
+    Task {
+        name: "client ID retention",
+        interval: Duration::from_hours(24),
+        run: |app| Box::pin(retention::forget_client_ids(app)),
     },
     Task {
-        what: "capped send retention",
-        every: Duration::from_hours(1),
-        work: |app| Box::pin(retention::clear_capped_sends(app)),
+        name: "in-app message retention",
+        interval: Duration::from_hours(1),
+        run: |app| Box::pin(retention::clear_inboxes(app)),
     },
     Task {
-        what: "message retention",
-        every: Duration::from_hours(1),
-        work: |app| Box::pin(ledger::clear_messages(app)),
-    },
-    Task { what: "run retention", every: Duration::from_hours(6), work: |app| Box::pin(ledger::clear_runs(app)) },
-    Task {
-        what: "dead letter retention",
-        every: Duration::from_hours(1),
-        work: |app| Box::pin(ledger::forget_dead_letters(app)),
+        name: "click retention",
+        interval: Duration::from_hours(1),
+        run: |app| Box::pin(retention::clear_clicks(app)),
     },
     Task {
-        what: "fold message counts",
-        every: Duration::from_hours(1),
-        work: |app| Box::pin(ledger::fold_counts(app)),
+        name: "capped send retention",
+        interval: Duration::from_hours(1),
+        run: |app| Box::pin(retention::clear_capped_sends(app)),
     },
     Task {
-        what: "erasure record retention",
-        every: Duration::from_hours(1),
-        work: |app| Box::pin(erasures::forget(app)),
+        name: "message retention",
+        interval: Duration::from_hours(1),
+        run: |app| Box::pin(ledger::clear_messages(app)),
+    },
+    Task { name: "run retention", interval: Duration::from_hours(6), run: |app| Box::pin(ledger::clear_runs(app)) },
+    Task {
+        name: "dead letter retention",
+        interval: Duration::from_hours(1),
+        run: |app| Box::pin(ledger::forget_dead_letters(app)),
     },
     Task {
-        what: "replay unknown erasures",
-        every: Duration::from_hours(24),
-        work: |app| Box::pin(erasures::repeat_unknown(app)),
+        name: "fold message counts",
+        interval: Duration::from_hours(1),
+        run: |app| Box::pin(ledger::fold_counts(app)),
     },
     Task {
-        what: "dead letters without a user",
-        every: Duration::from_mins(10),
-        work: |app| Box::pin(erasures::forget_unnamed(app)),
+        name: "erasure record retention",
+        interval: Duration::from_hours(1),
+        run: |app| Box::pin(erasures::forget(app)),
     },
     Task {
-        what: "expired sessions and login attempts",
-        every: Duration::from_mins(10),
-        work: |app| Box::pin(end_sessions(app)),
+        name: "replay unknown erasures",
+        interval: Duration::from_hours(24),
+        run: |app| Box::pin(erasures::repeat_unknown(app)),
     },
     Task {
-        what: "deleted subscription groups",
-        every: Duration::from_mins(1),
-        work: |app| Box::pin(subscriptions::clear(app)),
+        name: "dead letters without a user",
+        interval: Duration::from_mins(10),
+        run: |app| Box::pin(erasures::forget_unnamed(app)),
     },
     Task {
-        what: "webhook delivery retention",
-        every: Duration::from_mins(1),
-        work: |app| Box::pin(webhooks::clear(app)),
+        name: "expired sessions and login attempts",
+        interval: Duration::from_mins(10),
+        run: |app| Box::pin(end_sessions(app)),
     },
-    Task { what: "import retention", every: Duration::from_hours(1), work: |app| Box::pin(forget_imports(app)) },
-    Task { what: "daily user count retention", every: Duration::from_hours(6), work: |app| Box::pin(forget_days(app)) },
+    Task {
+        name: "deleted subscription groups",
+        interval: Duration::from_mins(1),
+        run: |app| Box::pin(subscriptions::clear(app)),
+    },
+    Task {
+        name: "webhook delivery retention",
+        interval: Duration::from_mins(1),
+        run: |app| Box::pin(webhooks::clear(app)),
+    },
+    Task { name: "import retention", interval: Duration::from_hours(1), run: |app| Box::pin(forget_imports(app)) },
+    Task {
+        name: "daily user count retention",
+        interval: Duration::from_hours(6),
+        run: |app| Box::pin(forget_days(app)),
+    },
 ];
 
 /// How long an import is shown and can be resumed.
-const IMPORTS_KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
+const IMPORT_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// Days for which users are counted by the day they were last seen: more than any report covers.
-const DAYS_KEPT: i64 = 100;
+const DAY_COUNT_RETENTION_DAYS: i64 = 100;
 /// Delay before a failed task is retried, unless its period is shorter.
-const RETRY: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Runs every task once, as at the start; for tests.
 pub async fn run_once(app: &Arc<App>) -> Result<(), TickError> {
     for task in TASKS {
-        (task.work)(app.clone()).await?;
+        (task.run)(app.clone()).await?;
     }
     Ok(())
 }
@@ -149,11 +161,11 @@ pub async fn run_once(app: &Arc<App>) -> Result<(), TickError> {
 /// Repeats a task until shutdown.
 pub async fn repeat(task: Task, app: Arc<App>, shutdown: Shutdown) {
     loop {
-        let pause = match (task.work)(app.clone()).await {
-            Ok(()) => task.every,
+        let pause = match (task.run)(app.clone()).await {
+            Ok(()) => task.interval,
             Err(error) => {
-                tracing::warn!(what = task.what, %error, "maintenance task failed; retrying");
-                RETRY.min(task.every)
+                tracing::warn!(task = task.name, %error, "maintenance task failed; retrying");
+                RETRY_DELAY.min(task.interval)
             }
         };
         tokio::select! {
@@ -163,12 +175,12 @@ pub async fn repeat(task: Task, app: Arc<App>, shutdown: Shutdown) {
     }
 }
 
-async fn make_partitions(app: Arc<App>) -> Result<(), TickError> {
+async fn create_partitions(app: Arc<App>) -> Result<(), TickError> {
     let ensured = time_partitions::ensure(&mut app.store.connection().await?, app.clock.now_ms()).await?;
-    if ensured.made > 0 {
-        tracing::info!(made = ensured.made, "created time partitions");
+    if ensured.created > 0 {
+        tracing::info!(made = ensured.created, "created time partitions");
     }
-    if ensured.put_off {
+    if ensured.deferred {
         tracing::warn!("time partitions not created because a table is locked; existing ones suffice for days");
     }
     Ok(())
@@ -187,12 +199,12 @@ async fn end_sessions(app: Arc<App>) -> Result<(), TickError> {
 }
 
 async fn forget_workers(app: Arc<App>) -> Result<(), TickError> {
-    workers::forget_stale(&app.store.connection().await?).await?;
+    workers::delete_stale(&app.store.connection().await?).await?;
     Ok(())
 }
 
 async fn forget_imports(app: Arc<App>) -> Result<(), TickError> {
-    user_imports::forget(&app.store.connection().await?, app.now() - IMPORTS_KEPT).await?;
+    user_imports::forget(&app.store.connection().await?, app.now() - IMPORT_RETENTION).await?;
     Ok(())
 }
 
@@ -205,7 +217,7 @@ async fn forget_goals(app: Arc<App>) -> Result<(), TickError> {
 
 async fn forget_days(app: Arc<App>) -> Result<(), TickError> {
     let today = app.now().to_zoned(TimeZone::UTC).date();
-    seen::forget(&app.store.connection().await?, today.saturating_sub(DAYS_KEPT.days())).await?;
+    seen::forget(&app.store.connection().await?, today.saturating_sub(DAY_COUNT_RETENTION_DAYS.days())).await?;
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use crate::App;
 use crate::tick::TickError;
 
 /// How long a delivery is shown and can be sent again.
-const KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
+const DELIVERY_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 /// Removes them slice by slice, each in its own transaction.
 pub async fn clear(app: Arc<App>) -> Result<(), TickError> {
@@ -20,7 +20,7 @@ pub async fn clear(app: Arc<App>) -> Result<(), TickError> {
         while webhook_deliveries::remove_of(&db, project, endpoint).await? > 0 {}
         webhook_endpoints::forget(&db, project, endpoint).await?;
     }
-    let oldest = ids::lower_bound((app.now() - KEPT).as_millisecond());
+    let oldest = ids::lower_bound((app.now() - DELIVERY_RETENTION).as_millisecond());
     while webhook_deliveries::forget(&db, oldest).await? > 0 {}
     Ok(())
 }

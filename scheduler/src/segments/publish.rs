@@ -8,20 +8,20 @@ use kernel::clock::rfc3339;
 use kernel::failpoint;
 use kernel::ids::{self, ProjectId};
 use serde_json::json;
-use store_profiles::segments::starts::{self, Start};
+use store_profiles::segments::starts::{self, PendingStart};
 use uuid::Uuid;
 use wire::event::{Body, IngestItem, Start as StartBody, id_bytes};
 
 use crate::App;
 use crate::due::items::{by_partition, messages};
-use crate::tick::{Found, TickError};
+use crate::tick::{PollResult, TickError};
 
 /// Maximum number of starts in one poll.
-const STARTS: usize = 2_000;
+const MAX_STARTS: usize = 2_000;
 
 /// Publishes a project's pending starts, in order.
-pub async fn publish(app: &App, project: ProjectId) -> Result<Found, TickError> {
-    let pending = starts::pending(&app.store.connection().await?, project, STARTS as i64).await?;
+pub async fn publish(app: &App, project: ProjectId) -> Result<PollResult, TickError> {
+    let pending = starts::pending(&app.store.connection().await?, project, MAX_STARTS as i64).await?;
     for (partition, starts) in by_partition(&pending, app.ingest_stream.partitions, |start| start.new.partition) {
         for (message, published) in messages(&starts, |start| item(project, start)) {
             failpoint::hit("scheduler.before_starts_published");
@@ -30,15 +30,15 @@ pub async fn publish(app: &App, project: ProjectId) -> Result<Found, TickError> 
             starts::delete(&app.store.connection().await?, project, published).await?;
         }
     }
-    Ok(Found::of(pending.len(), STARTS))
+    Ok(PollResult::from_count(pending.len(), MAX_STARTS))
 }
 
 /// Builds the item of a start, which is always the same for the same start.
 ///
 /// It counts as caused by an automation, so that loops of automations that move users in and out of a segment are
 /// detected.
-fn item(project: ProjectId, start: &Start) -> IngestItem {
-    let Start { seq, new } = start;
+fn item(project: ProjectId, start: &PendingStart) -> IngestItem {
+    let PendingStart { seq, new } = start;
     let at_ms = new.at.as_millisecond();
     let id: Uuid = ids::timed_for(at_ms, &[project.0.as_bytes(), &seq.to_be_bytes(), new.automation.as_bytes()]);
     let trigger = json!({
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_is_the_same_item_whenever_it_is_published() {
+    fn republished_start_is_identical() {
         let new = NewStart {
             automation: Uuid::from_u128(1),
             segment: Uuid::from_u128(2),
@@ -79,9 +79,9 @@ mod tests {
             at: from_ms(1_790_000_000_000),
         };
         let project = ProjectId(Uuid::from_u128(9));
-        let first = item(project, &Start { seq: 7, new });
-        assert_eq!(first, item(project, &Start { seq: 7, new }));
-        assert_ne!(first.dedupe_id, item(project, &Start { seq: 8, new }).dedupe_id);
+        let first = item(project, &PendingStart { seq: 7, new });
+        assert_eq!(first, item(project, &PendingStart { seq: 7, new }));
+        assert_ne!(first.dedupe_id, item(project, &PendingStart { seq: 8, new }).dedupe_id);
         assert_eq!(first.dedupe_id, first.id);
     }
 }

@@ -6,14 +6,14 @@ use database::{StoreError, Transaction};
 use jiff::Timestamp;
 use kernel::ids::{ProjectId, UserKey};
 use store_profiles::segments::membership::{self, State};
-use store_profiles::segments::person::crowd::{Pair, Verdict, Verdicts};
-use store_profiles::segments::starts::{self, Count, NewStart};
+use store_profiles::segments::starts::{self, EntryCount, NewStart};
+use store_profiles::segments::user_facts::batch::{Evaluation, Evaluations, Pair};
 use store_projects::projects;
 use store_sending::automations;
 use uuid::Uuid;
 
 /// Returns the membership after a verdict; the default value means no row.
-fn settled(before: State, verdict: Verdict, now: Timestamp) -> State {
+fn settled(before: State, verdict: Evaluation, now: Timestamp) -> State {
     let since = verdict.is_member.then(|| before.since.unwrap_or(now));
     // Keeps an earlier due time although it is outdated: an evaluation at that time costs less than a write for each
     // event that moves it.
@@ -38,17 +38,17 @@ pub struct Settling {
 pub async fn settle(
     tx: &Transaction<'_>,
     project: ProjectId,
-    verdicts: &Verdicts,
+    verdicts: &Evaluations,
     settling: Settling,
 ) -> Result<(), StoreError> {
     let pairs: Vec<Pair> = verdicts.by_pair.keys().copied().collect();
     let states = membership::states(tx, project, &pairs).await?;
-    let (mut put, mut removed, mut crossed) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut put, mut removed, mut transitions) = (Vec::new(), Vec::new(), Vec::new());
     for (pair, verdict) in &verdicts.by_pair {
         let before = states.get(pair).copied().unwrap_or_default();
         let after = settled(before, *verdict, settling.now);
         if before.since.is_some() != after.since.is_some() {
-            crossed.push((*pair, after.since.is_some()));
+            transitions.push((*pair, after.since.is_some()));
         }
         if after == State::default() {
             removed.extend(states.contains_key(pair).then_some(*pair));
@@ -59,34 +59,36 @@ pub async fn settle(
     membership::put(tx, project, &put).await?;
     membership::remove(tx, project, &removed).await?;
     match settling.starts {
-        Some(starts) if !crossed.is_empty() => announce(tx, project, verdicts, &crossed, settling, starts).await,
+        Some(starts) if !transitions.is_empty() => {
+            record_transitions(tx, project, verdicts, &transitions, settling, starts).await
+        }
         _ => Ok(()),
     }
 }
 
 /// Counts users who entered or left, and starts the automations that wait for it.
-async fn announce(
+async fn record_transitions(
     tx: &Transaction<'_>,
     project: ProjectId,
-    verdicts: &Verdicts,
-    crossed: &[(Pair, bool)],
+    verdicts: &Evaluations,
+    transitions: &[(Pair, bool)],
     Settling { now, partitions, .. }: Settling,
     before: i64,
 ) -> Result<(), StoreError> {
     let waiting = automations::by_segments(tx, project).await?;
-    let mut counts: BTreeMap<Uuid, Count> = BTreeMap::new();
+    let mut counts: BTreeMap<Uuid, EntryCount> = BTreeMap::new();
     let mut new = Vec::new();
-    for ((segment, person), entered) in crossed {
+    for ((segment, user_id), entered) in transitions {
         let count = counts.entry(*segment).or_default();
         *(if *entered { &mut count.entered } else { &mut count.exited }) += 1;
-        let Some(user) = verdicts.people.get(person) else { continue };
+        let Some(user) = verdicts.users.get(user_id) else { continue };
         let key = UserKey::of(user.external_id.as_deref(), user.anonymous_id.as_deref());
         let partition = key.map_or(0, |key| key.partition(project, partitions)).cast_signed();
         let by_this = waiting.iter().filter(|by| by.segment == *segment && by.entered == *entered);
         new.extend(by_this.map(|by| NewStart {
             automation: by.automation,
             segment: *segment,
-            user_id: *person,
+            user_id: *user_id,
             partition,
             entered: *entered,
             at: now,
@@ -106,8 +108,8 @@ mod tests {
     }
 
     #[test]
-    fn whoever_stays_in_keeps_the_day_of_their_coming() {
-        let verdict = |is_member, due: Option<i64>| Verdict { is_member, due_at: due.map(at) };
+    fn remaining_member_keeps_entry_time() {
+        let verdict = |is_member, due: Option<i64>| Evaluation { is_member, due_at: due.map(at) };
         let state = |since: Option<i64>, due: Option<i64>| State { since: since.map(at), due_at: due.map(at) };
         for (before, verdict, after) in [
             (state(None, None), verdict(true, None), state(Some(100), None)),

@@ -12,15 +12,15 @@ use store_sending::campaigns::counts::Counts;
 use store_sending::messages::claim::load;
 use store_sending::messages::read::states;
 use store_sending::messages::receipts::{self, Receipt};
-use store_sending::messages::recipients::{self as sending, Begun, LockMode};
-use store_sending::messages::settle::{Settled, cancel, in_doubt, settle};
+use store_sending::messages::recipients::{self as sending, BeginResult, LockMode};
+use store_sending::messages::settle::{Settled, cancel, count_ambiguous, settle};
 use store_sending::send_chunks::Share;
 use store_sending::send_chunks::begin::{Recipients, SendingRow};
 use store_sending::suppressions::recipients;
-use store_sending::webhook_deliveries::tell::{self, MessageNews};
+use store_sending::webhook_deliveries::enqueue::{self, MessageEvent};
 use uuid::Uuid;
 
-use crate::place::Place;
+use crate::fixture::Fixture;
 
 const MODES: [&str; 3] = ["auto", "force_generic_plan", "force_custom_plan"];
 /// In auto mode, PostgreSQL may use a generic plan from the sixth execution on.
@@ -83,7 +83,7 @@ impl Sent {
         let audience = [Recipients { share: Share::default(), users, found_at: self.now }];
         let begun =
             sending::insert(tx, queue, (&campaign, &audience), Some, LockMode::Exclusive, self.now).await.unwrap();
-        let Begun::Messages(messages) = begun else { panic!("the lease is exclusive") };
+        let BeginResult::Messages(messages) = begun else { panic!("the lease is exclusive") };
         messages.len()
     }
 
@@ -106,18 +106,18 @@ impl Sent {
         let ends: Vec<&Settled> = ends.iter().collect();
         step!("settle", settle(&*tx, project, &ends, now).await.unwrap().len());
         step!("in doubt", {
-            in_doubt(&*tx, project, ids, now).await.unwrap();
+            count_ambiguous(&*tx, project, ids, now).await.unwrap();
             load(&*tx, project, &wanted).await.unwrap().iter().filter(|message| message.ambiguous == 1).count()
         });
         step!("states", states(&*tx, project, ids).await.unwrap().len());
         step!("recipients", recipients(&*tx, project, ids).await.unwrap().len());
         let receipt =
             |id: &Uuid| Receipt { message: *id, state: DeliveryState::Opened, at: now, reason: None, url: None };
-        let told: Vec<Receipt> = ids.iter().map(receipt).collect();
-        step!("receipts", receipts::apply(tx, project, &told, now).await.unwrap().reached.len());
-        let news = |id: &Uuid| MessageNews { message: *id, kind: "message.opened", at: now, reason: None, url: None };
-        let news: Vec<MessageNews> = ids.iter().map(news).collect();
-        step!("tell", tell::of_messages(tx, project, &news, now).await.unwrap());
+        let new_receipts: Vec<Receipt> = ids.iter().map(receipt).collect();
+        step!("receipts", receipts::apply(tx, project, &new_receipts, now).await.unwrap().reached.len());
+        let news = |id: &Uuid| MessageEvent { message: *id, kind: "message.opened", at: now, reason: None, url: None };
+        let news: Vec<MessageEvent> = ids.iter().map(news).collect();
+        step!("notify", enqueue::for_messages(tx, project, &news, now).await.unwrap());
         let of_campaign = self.of_campaign();
         step!("cancel", {
             cancel(&*tx, project, &of_campaign, Counts::default(), now).await.unwrap();
@@ -154,21 +154,21 @@ fn id(ms: i64, n: i64) -> Uuid {
 }
 
 #[tokio::test]
-async fn statements_read_only_the_rows_they_are_about_of_partitions_without_statistics() {
-    let place = Place::new().await;
-    let db = place.store.connection().await.unwrap();
+async fn statements_read_only_relevant_rows_without_statistics() {
+    let fixture = Fixture::new().await;
+    let db = fixture.store.connection().await.unwrap();
     let sql = "SELECT string_agg(format('ALTER TABLE %s SET (autovacuum_enabled = off)', relid), ';') \
                FROM pg_partition_tree('message') WHERE isleaf";
     let quiet: String = db.query_one(sql, &[]).await.unwrap().get(0);
     db.batch_execute(&quiet).await.unwrap();
-    let now = place.clock.now();
+    let now = fixture.clock.now();
     // IDs from the first to the last of both days, so that all rows are between the bounds.
     let wanted = |n: i64| {
         let (day, n) = (n % 2, n / 2 * (2 * ROWS / WANTED) + 1);
         id(now.as_millisecond() - day * DAY_MS - ROWS + n, n)
     };
     let sent = Sent {
-        project: place.project,
+        project: fixture.project,
         campaign: ids::fresh(now.as_millisecond()),
         ids: (0..WANTED).map(wanted).collect(),
         began: from_ms(now.as_millisecond() - DAY_MS / 2),
@@ -176,7 +176,7 @@ async fn statements_read_only_the_rows_they_are_about_of_partitions_without_stat
     };
     let mut sessions = Vec::new();
     for mode in MODES {
-        let mut session = place.store.connection().await.unwrap();
+        let mut session = fixture.store.connection().await.unwrap();
         session.batch_execute(&format!("SET plan_cache_mode = {mode}")).await.unwrap();
         for _ in 0..TIMES {
             let mut tx = session.transaction().await.unwrap();
@@ -195,6 +195,6 @@ async fn statements_read_only_the_rows_they_are_about_of_partitions_without_stat
             assert_eq!(count, WANTED, "{mode}, {name}");
         }
         tx.rollback().await.unwrap();
-        assert_eq!(place.count(known).await, 0);
+        assert_eq!(fixture.count(known).await, 0);
     }
 }

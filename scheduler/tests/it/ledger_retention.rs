@@ -8,12 +8,12 @@ use store_sending::messages::counts;
 use store_sending::messages::retention::SLICE;
 use uuid::Uuid;
 
-use crate::place::Place;
+use crate::fixture::Fixture;
 use crate::retention::{DAY_MS, project, sending};
 
 /// Inserts counted messages with a status, a millisecond apart.
-async fn messages(place: &Place, project: ProjectId, from_ms: i64, status: &str, many: i64) {
-    let db = place.store.connection().await.unwrap();
+async fn messages(fixture: &Fixture, project: ProjectId, from_ms: i64, status: &str, many: i64) {
+    let db = fixture.store.connection().await.unwrap();
     let sql = "WITH new AS (INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at) \
                SELECT $1, (lpad(to_hex($2::bigint + n), 12, '0') || '7' || substr(md5(random()::text), 14))::uuid, $1, 'EMAIL', \
                'automation', $3, now(), now() FROM generate_series(1, $4::bigint) n RETURNING 1) \
@@ -23,124 +23,124 @@ async fn messages(place: &Place, project: ProjectId, from_ms: i64, status: &str,
 }
 
 /// Returns the number of a project's messages, and the number counted.
-async fn kept(place: &Place, project: ProjectId) -> (i64, i64) {
+async fn kept(fixture: &Fixture, project: ProjectId) -> (i64, i64) {
     let sql = "SELECT (SELECT count(*) FROM message WHERE project_id = $1), \
                (SELECT sum(count)::bigint FROM message_count WHERE project_id = $1)";
-    let row = place.store.connection().await.unwrap().query_one(sql, &[&project]).await.unwrap();
+    let row = fixture.store.connection().await.unwrap().query_one(sql, &[&project]).await.unwrap();
     (row.get(0), row.get(1))
 }
 
-async fn partitions(place: &Place) -> i64 {
-    place.count("SELECT count(*) FROM pg_inherits WHERE inhparent = 'message'::regclass").await
+async fn partitions(fixture: &Fixture) -> i64 {
+    fixture.count("SELECT count(*) FROM pg_inherits WHERE inhparent = 'message'::regclass").await
 }
 
 #[tokio::test]
 async fn settled_messages_past_their_retention_are_removed_and_no_longer_counted() {
-    let mut place = Place::new().await;
-    let (short, long) = (project(&place, 40).await, project(&place, 400).await);
-    let now = place.clock.now_ms();
+    let mut fixture = Fixture::new().await;
+    let (short, long) = (project(&fixture, 40).await, project(&fixture, 400).await);
+    let now = fixture.clock.now_ms();
     for project in [short, long] {
-        messages(&place, project, now - DAY_MS, "sent", SLICE * 2 + 100).await;
-        messages(&place, project, now - DAY_MS, "queued", 3).await;
-        messages(&place, project, now + 2 * DAY_MS, "sent", 10).await;
+        messages(&fixture, project, now - DAY_MS, "sent", SLICE * 2 + 100).await;
+        messages(&fixture, project, now - DAY_MS, "queued", 3).await;
+        messages(&fixture, project, now + 2 * DAY_MS, "sent", 10).await;
     }
-    let all = partitions(&place).await;
+    let all = partitions(&fixture).await;
 
-    place.clock = Clock::manual(from_ms(now + 40 * DAY_MS));
-    clear_messages(place.app().await).await.unwrap();
-    assert_eq!(kept(&place, short).await, (13, 13));
+    fixture.clock = Clock::manual(from_ms(now + 40 * DAY_MS));
+    clear_messages(fixture.app().await).await.unwrap();
+    assert_eq!(kept(&fixture, short).await, (13, 13));
     let rows = SLICE * 2 + 113;
-    assert_eq!(kept(&place, long).await, (rows, rows));
-    assert_eq!(partitions(&place).await, all);
+    assert_eq!(kept(&fixture, long).await, (rows, rows));
+    assert_eq!(partitions(&fixture).await, all);
 }
 
 #[tokio::test]
-async fn messages_are_kept_for_a_month_at_least() {
-    let mut place = Place::new().await;
-    let short = project(&place, 1).await;
-    let now = place.clock.now_ms();
-    messages(&place, short, now, "sent", 5).await;
-    place.clock = Clock::manual(from_ms(now + 30 * DAY_MS));
-    clear_messages(place.app().await).await.unwrap();
-    assert_eq!(kept(&place, short).await, (5, 5));
-    place.clock = Clock::manual(from_ms(now + 32 * DAY_MS));
-    clear_messages(place.app().await).await.unwrap();
-    assert_eq!(kept(&place, short).await, (0, 0));
+async fn messages_are_kept_for_at_least_a_month() {
+    let mut fixture = Fixture::new().await;
+    let short = project(&fixture, 1).await;
+    let now = fixture.clock.now_ms();
+    messages(&fixture, short, now, "sent", 5).await;
+    fixture.clock = Clock::manual(from_ms(now + 30 * DAY_MS));
+    clear_messages(fixture.app().await).await.unwrap();
+    assert_eq!(kept(&fixture, short).await, (5, 5));
+    fixture.clock = Clock::manual(from_ms(now + 32 * DAY_MS));
+    clear_messages(fixture.app().await).await.unwrap();
+    assert_eq!(kept(&fixture, short).await, (0, 0));
 }
 
 #[tokio::test]
 async fn a_message_partition_is_dropped_once_nothing_in_it_can_be_sent() {
-    let mut place = Place::new().await;
-    let (one, two) = (project(&place, 5).await, project(&place, 64).await);
-    let now = place.clock.now_ms();
+    let mut fixture = Fixture::new().await;
+    let (one, two) = (project(&fixture, 5).await, project(&fixture, 64).await);
+    let now = fixture.clock.now_ms();
     let start = Month::at(now).start_ms();
     for (project, status, many) in [(one, "sent", 300), (two, "sent", 200), (two, "queued", 1)] {
-        messages(&place, project, start - DAY_MS / 2, status, many).await;
+        messages(&fixture, project, start - DAY_MS / 2, status, many).await;
     }
-    messages(&place, ProjectId(Uuid::from_u128(1)), start - DAY_MS / 2, "sent", 3).await;
-    messages(&place, two, start + DAY_MS, "sent", 10).await;
-    let all = partitions(&place).await;
-    place.clock = Clock::manual(from_ms(start + 64 * DAY_MS + 60_000));
-    clear_messages(place.app().await).await.unwrap();
-    assert_eq!((kept(&place, one).await, kept(&place, two).await), ((0, 0), (11, 11)));
-    assert_eq!(partitions(&place).await, all, "one message is still to be sent");
+    messages(&fixture, ProjectId(Uuid::from_u128(1)), start - DAY_MS / 2, "sent", 3).await;
+    messages(&fixture, two, start + DAY_MS, "sent", 10).await;
+    let all = partitions(&fixture).await;
+    fixture.clock = Clock::manual(from_ms(start + 64 * DAY_MS + 60_000));
+    clear_messages(fixture.app().await).await.unwrap();
+    assert_eq!((kept(&fixture, one).await, kept(&fixture, two).await), ((0, 0), (11, 11)));
+    assert_eq!(partitions(&fixture).await, all, "one message is still to be sent");
 
-    let db = place.store.connection().await.unwrap();
+    let db = fixture.store.connection().await.unwrap();
     db.execute("UPDATE message SET status = 'failed' WHERE status = 'queued'", &[]).await.unwrap();
-    messages(&place, two, start - DAY_MS / 2, "sent", 200).await;
-    clear_messages(place.app().await).await.unwrap();
-    assert_eq!((kept(&place, one).await, kept(&place, two).await), ((0, 0), (10, 10)));
-    assert_eq!(partitions(&place).await, all - 1);
+    messages(&fixture, two, start - DAY_MS / 2, "sent", 200).await;
+    clear_messages(fixture.app().await).await.unwrap();
+    assert_eq!((kept(&fixture, one).await, kept(&fixture, two).await), ((0, 0), (10, 10)));
+    assert_eq!(partitions(&fixture).await, all - 1);
     let detached =
         "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relname ~ '^message_(before_)?2' AND NOT relispartition";
-    assert_eq!(place.count(detached).await, 0);
+    assert_eq!(fixture.count(detached).await, 0);
 }
 
 #[tokio::test]
-async fn messages_of_a_sending_under_way_are_kept_until_it_ends() {
-    let mut place = Place::new().await;
-    let one = project(&place, 64).await;
-    let start = Month::at(place.clock.now_ms()).start_ms();
+async fn messages_of_an_active_sending_are_kept_until_it_ends() {
+    let mut fixture = Fixture::new().await;
+    let one = project(&fixture, 64).await;
+    let start = Month::at(fixture.clock.now_ms()).start_ms();
     let sent = start - DAY_MS / 2;
-    let campaign = sending(&place, one, "PAUSED", sent).await;
-    messages(&place, one, sent, "sent", 20).await;
+    let campaign = sending(&fixture, one, "PAUSED", sent).await;
+    messages(&fixture, one, sent, "sent", 20).await;
     // Messages of an earlier sending of the same campaign.
-    messages(&place, one, sent - 60_000, "sent", 5).await;
-    let db = place.store.connection().await.unwrap();
+    messages(&fixture, one, sent - 60_000, "sent", 5).await;
+    let db = fixture.store.connection().await.unwrap();
     db.execute("UPDATE message SET campaign_id = $1", &[&campaign]).await.unwrap();
-    messages(&place, one, sent, "sent", 10).await;
-    let all = partitions(&place).await;
-    place.clock = Clock::manual(from_ms(start + 64 * DAY_MS + 60_000));
-    clear_messages(place.app().await).await.unwrap();
-    assert_eq!((kept(&place, one).await, partitions(&place).await), ((20, 20), all));
+    messages(&fixture, one, sent, "sent", 10).await;
+    let all = partitions(&fixture).await;
+    fixture.clock = Clock::manual(from_ms(start + 64 * DAY_MS + 60_000));
+    clear_messages(fixture.app().await).await.unwrap();
+    assert_eq!((kept(&fixture, one).await, partitions(&fixture).await), ((20, 20), all));
 
     db.execute("UPDATE campaign SET status = 'COMPLETED', under_way = false", &[]).await.unwrap();
-    clear_messages(place.app().await).await.unwrap();
-    assert_eq!((kept(&place, one).await, partitions(&place).await), ((0, 0), all - 1));
+    clear_messages(fixture.app().await).await.unwrap();
+    assert_eq!((kept(&fixture, one).await, partitions(&fixture).await), ((0, 0), all - 1));
 }
 
 #[tokio::test]
-async fn a_partition_is_kept_while_a_sending_under_way_may_insert_rows() {
-    let mut place = Place::new().await;
-    let one = project(&place, 64).await;
-    let start = Month::at(place.clock.now_ms()).start_ms();
-    sending(&place, one, "SENDING", start - DAY_MS / 2).await;
-    let all = partitions(&place).await;
-    place.clock = Clock::manual(from_ms(start + 64 * DAY_MS + 60_000));
-    clear_messages(place.app().await).await.unwrap();
-    assert_eq!(partitions(&place).await, all);
+async fn partition_is_kept_while_an_active_sending_may_insert_rows() {
+    let mut fixture = Fixture::new().await;
+    let one = project(&fixture, 64).await;
+    let start = Month::at(fixture.clock.now_ms()).start_ms();
+    sending(&fixture, one, "SENDING", start - DAY_MS / 2).await;
+    let all = partitions(&fixture).await;
+    fixture.clock = Clock::manual(from_ms(start + 64 * DAY_MS + 60_000));
+    clear_messages(fixture.app().await).await.unwrap();
+    assert_eq!(partitions(&fixture).await, all);
 
-    let db = place.store.connection().await.unwrap();
+    let db = fixture.store.connection().await.unwrap();
     db.execute("UPDATE campaign SET status = 'CANCELLED'", &[]).await.unwrap();
-    clear_messages(place.app().await).await.unwrap();
-    assert_eq!(partitions(&place).await, all - 1);
+    clear_messages(fixture.app().await).await.unwrap();
+    assert_eq!(partitions(&fixture).await, all - 1);
 }
 
 #[tokio::test]
 async fn ended_runs_past_their_retention_are_removed() {
-    let place = Place::new().await;
-    let (one, now) = (project(&place, 40).await, place.clock.now_ms());
-    let db = place.store.connection().await.unwrap();
+    let fixture = Fixture::new().await;
+    let (one, now) = (project(&fixture, 40).await, fixture.clock.now_ms());
+    let db = fixture.store.connection().await.unwrap();
     let (always, once) = (Uuid::from_u128(1), Uuid::from_u128(2));
     for (id, reentry) in [(always, "always"), (once, "once")] {
         let sql = "INSERT INTO automation (project_id, id, name, trigger_type, definition, created_at, updated_at, changed_seq) \
@@ -160,7 +160,7 @@ async fn ended_runs_past_their_retention_are_removed() {
         let sql = "INSERT INTO run_listener (project_id, user_id, event, run_id) VALUES ($1, $1, 'bought', $2)";
         db.execute(sql, &[&one, &id]).await.unwrap();
     }
-    clear_runs(place.app().await).await.unwrap();
+    clear_runs(fixture.app().await).await.unwrap();
     let left = async |sql: &str| {
         let rows = db.query(sql, &[]).await.unwrap();
         rows.iter().map(|row| row.get::<_, Uuid>(0).as_bytes()[15]).collect::<Vec<_>>()
@@ -173,24 +173,24 @@ async fn ended_runs_past_their_retention_are_removed() {
 
 #[tokio::test]
 async fn dead_letters_are_removed_after_the_configured_days() {
-    let place = Place::with([("DEAD_LETTERS_KEEP_DAYS", "30")]).await;
-    let one = project(&place, 400).await;
-    let db = place.store.connection().await.unwrap();
+    let fixture = Fixture::with([("DEAD_LETTERS_KEEP_DAYS", "30")]).await;
+    let one = project(&fixture, 400).await;
+    let db = fixture.store.connection().await.unwrap();
     for days in [29, 31] {
-        let died = from_ms(place.clock.now_ms() - days * DAY_MS);
+        let died = from_ms(fixture.clock.now_ms() - days * DAY_MS);
         let sql = "INSERT INTO dead_item (project_id, id, name, reason, partition, subject, payload, created_at, died_at) \
                    VALUES ($1, $2, 'track', 'poison', 0, 's', '', $3, $3)";
         db.execute(sql, &[&one, &ids::fresh(died.as_millisecond()), &died]).await.unwrap();
     }
-    forget_dead_letters(place.app().await).await.unwrap();
-    assert_eq!(place.count("SELECT count(*) FROM dead_item").await, 1);
+    forget_dead_letters(fixture.app().await).await.unwrap();
+    assert_eq!(fixture.count("SELECT count(*) FROM dead_item").await, 1);
 }
 
 #[tokio::test]
 async fn folding_past_quarters_does_not_change_message_counts() {
-    let place = Place::new().await;
-    let (one, now) = (project(&place, 400).await, place.clock.now());
-    let db = place.store.connection().await.unwrap();
+    let fixture = Fixture::new().await;
+    let (one, now) = (project(&fixture, 400).await, fixture.clock.now());
+    let db = fixture.store.connection().await.unwrap();
     for hours in [0, 3, 30, 101 * 24] {
         let sql = "INSERT INTO message_status_count SELECT $1, date_bin('15 minutes', $2, 'epoch'), c, 'sent', lane, lane + 1 \
                    FROM generate_series(0, 15) lane, unnest(ARRAY['EMAIL', 'PUSH']) c";
@@ -205,8 +205,8 @@ async fn folding_past_quarters_does_not_change_message_counts() {
     let before = sums().await;
     assert_eq!(before.len(), 6);
     for _ in 0..2 {
-        fold_counts(place.app().await).await.unwrap();
+        fold_counts(fixture.app().await).await.unwrap();
         assert_eq!(sums().await, before);
-        assert_eq!(place.count("SELECT count(*) FROM message_status_count").await, 2 * (16 + 1 + 1));
+        assert_eq!(fixture.count("SELECT count(*) FROM message_status_count").await, 2 * (16 + 1 + 1));
     }
 }

@@ -13,14 +13,14 @@ use store_projects::webhook_endpoints;
 use store_sending::campaigns::counts::Counts;
 use store_sending::campaigns::sending;
 use store_sending::messages::claim::load;
-use store_sending::messages::settle::{Settled, cancel, in_doubt, settle};
-use store_sending::send_chunks::begin::{Want, take};
-use store_sending::send_chunks::campaign::{self as chunks, Of};
+use store_sending::messages::settle::{Settled, cancel, count_ambiguous, settle};
+use store_sending::send_chunks::begin::{TakeRequest, take};
+use store_sending::send_chunks::campaign::{self as chunks, CampaignRef};
 use store_sending::send_chunks::{ready, release_held};
 use store_sending::timers;
 use uuid::Uuid;
 
-use crate::place::Place;
+use crate::fixture::Fixture;
 
 const MODES: [&str; 3] = ["auto", "force_generic_plan", "force_custom_plan"];
 const DAY_MS: i64 = 86_400_000;
@@ -36,9 +36,9 @@ async fn read(tx: &Transaction<'_>, tables: &str) -> (i64, i64) {
 /// Runs `$work` with every plan cache mode, each in a transaction that is rolled back, and checks that it reads at most
 /// `$most` rows.
 macro_rules! reads_at_most {
-    ($place:expr, $tables:expr, $most:expr, |$tx:ident| $work:expr) => {
+    ($fixture:expr, $tables:expr, $most:expr, |$tx:ident| $work:expr) => {
         for mode in MODES {
-            let mut db = $place.store.connection().await.unwrap();
+            let mut db = $fixture.store.connection().await.unwrap();
             db.batch_execute(&format!("SET plan_cache_mode = {mode}")).await.unwrap();
             let mut transaction = db.transaction().await.unwrap();
             let $tx = &mut transaction;
@@ -55,16 +55,16 @@ macro_rules! reads_at_most {
 }
 
 /// Inserts messages of three days: 2,100 of each project are queued, all others are sent.
-async fn ledger(place: &Place, other: ProjectId) {
-    let db = place.store.connection().await.unwrap();
+async fn ledger(fixture: &Fixture, other: ProjectId) {
+    let db = fixture.store.connection().await.unwrap();
     let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at) \
                SELECT $1, (lpad(to_hex($2 + n), 12, '0') || '70008' || lpad(to_hex(n), 15, '0'))::uuid, gen_random_uuid(), \
                'EMAIL', 'automation', $3, now(), now() FROM generate_series(1, $4::bigint) n";
-    let now = place.clock.now_ms();
+    let now = fixture.clock.now_ms();
     for day in 0..3 {
         let from = now - day * DAY_MS;
         for (n, (project, status, count)) in
-            [(place.project, "sent", 12_000), (place.project, "queued", 700), (other, "queued", 700)]
+            [(fixture.project, "sent", 12_000), (fixture.project, "queued", 700), (other, "queued", 700)]
                 .into_iter()
                 .enumerate()
         {
@@ -76,11 +76,11 @@ async fn ledger(place: &Place, other: ProjectId) {
 }
 
 #[tokio::test]
-async fn statements_on_messages_read_only_the_rows_they_are_about() {
-    let place = Place::new().await;
-    let (project, now) = (place.project, place.clock.now());
-    ledger(&place, ProjectId(ids::fresh(place.clock.now_ms()))).await;
-    let db = place.store.connection().await.unwrap();
+async fn message_statements_read_only_relevant_rows() {
+    let fixture = Fixture::new().await;
+    let (project, now) = (fixture.project, fixture.clock.now());
+    ledger(&fixture, ProjectId(ids::fresh(fixture.clock.now_ms()))).await;
+    let db = fixture.store.connection().await.unwrap();
     // IDs from the first to the last day, so that all rows are between the bounds.
     let queued = "SELECT id FROM message WHERE project_id = $1 AND status = 'queued' ORDER BY id";
     let ids: Vec<Uuid> = db.query(queued, &[&project]).await.unwrap().iter().map(|r| r.get(0)).step_by(25).collect();
@@ -89,20 +89,20 @@ async fn statements_on_messages_read_only_the_rows_they_are_about() {
     let settled: Vec<&Settled> = settled.iter().collect();
     let count = ids.len() as i64;
     drop(db);
-    reads_at_most!(place, "^message", 4 * count, |tx| {
+    reads_at_most!(fixture, "^message", 4 * count, |tx| {
         assert_eq!(load(&*tx, project, &wanted).await.unwrap().len() as i64, count);
     });
-    reads_at_most!(place, "^message", 4 * count, |tx| {
+    reads_at_most!(fixture, "^message", 4 * count, |tx| {
         assert_eq!(settle(&*tx, project, &settled, now).await.unwrap().len() as i64, count);
     });
-    reads_at_most!(place, "^message", 4 * count, |tx| in_doubt(&*tx, project, &ids, now).await.unwrap());
-    reads_at_most!(place, "^message", 4 * count, |tx| {
+    reads_at_most!(fixture, "^message", 4 * count, |tx| count_ambiguous(&*tx, project, &ids, now).await.unwrap());
+    reads_at_most!(fixture, "^message", 4 * count, |tx| {
         cancel(&*tx, project, &wanted, Counts::default(), now).await.unwrap();
     });
 }
 
 /// Inserts `count` chunks of two messages into a queue. The `n`th is due `n` times `due` from now.
-async fn queue_up(place: &Place, project: ProjectId, lane: Lane, held: bool, due: Option<&str>, count: i64) {
+async fn queue_up(fixture: &Fixture, project: ProjectId, lane: Lane, held: bool, due: Option<&str>, count: i64) {
     // All IDs are of one month.
     let id = "('0199a000-0000-' || substr(gen_random_uuid()::text, 15))::uuid";
     let sql = format!(
@@ -111,14 +111,14 @@ async fn queue_up(place: &Place, project: ProjectId, lane: Lane, held: bool, due
                now() + $4::text::interval * n, CASE $2::text WHEN 'campaign' THEN $1::uuid END, 1, now() - interval '1 minute', now() \
                FROM generate_series(1, $5::bigint) n"
     );
-    let db = place.store.connection().await.unwrap();
+    let db = fixture.store.connection().await.unwrap();
     db.execute(&sql, &[&project, &lane.as_str(), &held, &due, &count]).await.unwrap();
 }
 
 #[tokio::test]
-async fn statements_on_the_queue_read_only_the_chunks_they_are_about() {
-    let place = Place::new().await;
-    let (project, other) = (place.project, ProjectId(ids::fresh(place.clock.now_ms())));
+async fn queue_statements_read_only_relevant_chunks() {
+    let fixture = Fixture::new().await;
+    let (project, other) = (fixture.project, ProjectId(ids::fresh(fixture.clock.now_ms())));
     let queue = |project, lane| Queue { project, channel: Channel::Email, lane };
     for (project, lane, held, due, count) in [
         (project, Lane::Automation, false, Some("-1 second"), 60),
@@ -127,70 +127,70 @@ async fn statements_on_the_queue_read_only_the_chunks_they_are_about() {
         (project, Lane::Campaign, false, None, 6_000),
         (other, Lane::Automation, false, Some("-1 minute"), 700),
     ] {
-        queue_up(&place, project, lane, held, due, count).await;
+        queue_up(&fixture, project, lane, held, due, count).await;
     }
-    place.store.connection().await.unwrap().batch_execute("ANALYZE send_chunk").await.unwrap();
-    let now = place.clock.now();
-    reads_at_most!(place, "^send_chunk$", 2 * 760, |tx| {
+    fixture.store.connection().await.unwrap().batch_execute("ANALYZE send_chunk").await.unwrap();
+    let now = fixture.clock.now();
+    reads_at_most!(fixture, "^send_chunk$", 2 * 760, |tx| {
         let expected = [queue(project, Lane::Automation), queue(other, Lane::Automation)];
         let mut found = ready::queues(&*tx, now).await.unwrap();
         found.sort_unstable();
         assert_eq!(found, expected);
     });
-    reads_at_most!(place, "^send_chunk$", 6 * 60, |tx| {
-        let want = Want { queue: queue(project, Lane::Automation), max: 100, from: None, take_over: Some(&[]) };
+    reads_at_most!(fixture, "^send_chunk$", 6 * 60, |tx| {
+        let want = TakeRequest { queue: queue(project, Lane::Automation), max: 100, from: None, take_over: Some(&[]) };
         let taken = take(tx, want, now).await.unwrap();
         assert_eq!((taken.messages.len(), taken.has_more), (100, true));
     });
-    reads_at_most!(place, "^send_chunk$", 4 * 300, |tx| {
+    reads_at_most!(fixture, "^send_chunk$", 4 * 300, |tx| {
         assert_eq!(release_held(&*tx, project, Channel::Email, now).await.unwrap(), 600);
         // A second worker that sees the same change finds nothing left to write.
         assert_eq!(release_held(&*tx, project, Channel::Email, now).await.unwrap(), 0);
     });
-    let of = Of { project, campaign: project.0 };
-    reads_at_most!(place, "^send_chunk$", 6 * 100, |tx| {
+    let of = CampaignRef { project, campaign: project.0 };
+    reads_at_most!(fixture, "^send_chunk$", 6 * 100, |tx| {
         assert_eq!(chunks::release(&*tx, of, 51, now).await.unwrap(), 51);
         assert!(chunks::is_open(&*tx, of).await.unwrap());
         assert_eq!(chunks::next_time(&*tx, of, now).await.unwrap(), None::<Timestamp>);
     });
-    reads_at_most!(place, "^send_chunk$", 6 * 100, |tx| {
+    reads_at_most!(fixture, "^send_chunk$", 6 * 100, |tx| {
         assert_eq!(chunks::cancel(&*tx, of, 50, now).await.unwrap().count, 100);
     });
 }
 
 #[tokio::test]
-async fn of_the_timers_only_those_are_read_that_are_due() {
-    let place = Place::new().await;
-    let [project, other] = projects(&place, 2).await[..] else { panic!() };
-    place.timers(project, 0..20_000, 3_600_000).await;
-    place.timers(project, 30_000..30_100, -1).await;
-    place.timers(other, 0..5_000, -1_000).await;
-    place.store.connection().await.unwrap().batch_execute("ANALYZE timer").await.unwrap();
-    let now = place.clock.now();
-    reads_at_most!(place, "^timer$", 4 * 100, |tx| {
-        assert_eq!(timers::due::take(tx, project, now, now, 2_000).await.unwrap().len(), 100);
+async fn timer_poll_reads_only_due_timers() {
+    let fixture = Fixture::new().await;
+    let [project, other] = projects(&fixture, 2).await[..] else { panic!() };
+    fixture.timers(project, 0..20_000, 3_600_000).await;
+    fixture.timers(project, 30_000..30_100, -1).await;
+    fixture.timers(other, 0..5_000, -1_000).await;
+    fixture.store.connection().await.unwrap().batch_execute("ANALYZE timer").await.unwrap();
+    let now = fixture.clock.now();
+    reads_at_most!(fixture, "^timer$", 4 * 100, |tx| {
+        assert_eq!(timers::due::claim(tx, project, now, now, 2_000).await.unwrap().len(), 100);
     });
-    reads_at_most!(place, "^timer$", 2 * 5_100, |tx| {
+    reads_at_most!(fixture, "^timer$", 2 * 5_100, |tx| {
         assert_eq!(timers::due::projects(&*tx, now, 10).await.unwrap().len(), 2);
     });
 }
 
 #[tokio::test]
-async fn of_many_busy_projects_none_starves() {
-    const AT_ONCE: i64 = 100;
-    let place = Place::new().await;
-    let projects: Vec<ProjectId> = (0..150).map(|_| ProjectId(ids::fresh(place.clock.now_ms()))).collect();
+async fn no_busy_project_starves() {
+    const MAX_PROJECTS: i64 = 100;
+    let fixture = Fixture::new().await;
+    let projects: Vec<ProjectId> = (0..150).map(|_| ProjectId(ids::fresh(fixture.clock.now_ms()))).collect();
     for (n, project) in projects.iter().enumerate() {
         // Each project has enough timers for five polls.
         for run in 0..5 {
-            place.timers(*project, [run], -60_000 + 1_000 * run as i64 + n as i64).await;
+            fixture.timers(*project, [run], -60_000 + 1_000 * run as i64 + n as i64).await;
         }
     }
-    let now = place.clock.now();
-    let db = place.store.connection().await.unwrap();
+    let now = fixture.clock.now();
+    let db = fixture.store.connection().await.unwrap();
     let mut served = std::collections::BTreeSet::new();
     for _ in 0..5 {
-        for project in timers::due::projects(&db, now, AT_ONCE).await.unwrap() {
+        for project in timers::due::projects(&db, now, MAX_PROJECTS).await.unwrap() {
             served.insert(project);
             let taken = "DELETE FROM timer WHERE project_id = $1 AND ctid IN \
                          (SELECT ctid FROM timer WHERE project_id = $1 ORDER BY due_at LIMIT 1)";
@@ -201,49 +201,49 @@ async fn of_many_busy_projects_none_starves() {
 }
 
 /// Creates `count` projects.
-async fn projects(place: &Place, count: usize) -> Vec<ProjectId> {
+async fn projects(fixture: &Fixture, count: usize) -> Vec<ProjectId> {
     let sql = "INSERT INTO project (project_id, name, secrets, created_at, updated_at, changed_seq) \
                SELECT id, 'p', '', now(), now(), 1 FROM unnest($1::uuid[]) AS v (id)";
-    let created: Vec<ProjectId> = (0..count).map(|_| ProjectId(ids::fresh(place.clock.now_ms()))).collect();
-    place.store.connection().await.unwrap().execute(sql, &[&created]).await.unwrap();
+    let created: Vec<ProjectId> = (0..count).map(|_| ProjectId(ids::fresh(fixture.clock.now_ms()))).collect();
+    fixture.store.connection().await.unwrap().execute(sql, &[&created]).await.unwrap();
     created
 }
 
 #[tokio::test]
 async fn a_backlog_of_one_project_hides_no_other_project() {
-    let place = Place::with([("INGEST_MAX_BYTES", "16777216")]).await;
-    let busy = projects(&place, 150).await;
+    let fixture = Fixture::with([("INGEST_MAX_BYTES", "16777216")]).await;
+    let busy = projects(&fixture, 150).await;
     // Due before and after the timers of the other projects.
-    place.timers(place.project, 0..20_000, -60_000).await;
-    place.timers(place.project, 20_000..30_000, -1).await;
+    fixture.timers(fixture.project, 0..20_000, -60_000).await;
+    fixture.timers(fixture.project, 20_000..30_000, -1).await;
     for project in &busy {
-        place.timers(*project, [1], -30_000).await;
+        fixture.timers(*project, [1], -30_000).await;
     }
-    place.store.connection().await.unwrap().batch_execute("ANALYZE timer").await.unwrap();
-    let now = place.clock.now();
+    fixture.store.connection().await.unwrap().batch_execute("ANALYZE timer").await.unwrap();
+    let now = fixture.clock.now();
     // The window, and a probe for each project.
-    reads_at_most!(place, "^timer$", 5_000 + 2 * 151, |tx| {
+    reads_at_most!(fixture, "^timer$", 5_000 + 2 * 151, |tx| {
         let found = timers::due::projects(&*tx, now, 1_000).await.unwrap();
-        assert_eq!((found.len(), found[0]), (151, place.project));
+        assert_eq!((found.len(), found[0]), (151, fixture.project));
     });
-    let app = place.app().await;
+    let app = fixture.app().await;
     for _ in 0..5 {
         scheduler::due::timers::tick(app.clone()).await.unwrap();
     }
     let sql = "SELECT count(*) FROM timer WHERE project_id = ANY($1)";
-    let db = place.store.connection().await.unwrap();
+    let db = fixture.store.connection().await.unwrap();
     let left: i64 = db.query_one(sql, &[&busy]).await.unwrap().get(0);
     assert_eq!(left, 0, "timers of the other projects were not served");
 }
 
 #[tokio::test]
 async fn marks_of_one_project_hide_no_other_project() {
-    let place = Place::new().await;
-    let [first, second, third] = projects(&place, 3).await[..] else { panic!() };
+    let fixture = Fixture::new().await;
+    let [first, second, third] = projects(&fixture, 3).await[..] else { panic!() };
     let sql = "INSERT INTO segment_dirty (project_id, id, look, people) SELECT $1, \
                (lpad(to_hex($2 + n), 12, '0') || '70008' || lpad(to_hex(n), 15, '0'))::uuid, 'x', '{}' FROM generate_series(1, $3::bigint) n";
-    let db = place.store.connection().await.unwrap();
-    let now_ms = place.clock.now_ms();
+    let db = fixture.store.connection().await.unwrap();
+    let now_ms = fixture.clock.now_ms();
     for (project, ms, count) in
         [(first, now_ms, 3_000_i64), (second, now_ms + 5_000, 1), (first, now_ms + 9_000, 3_000)]
     {
@@ -254,7 +254,7 @@ async fn marks_of_one_project_hide_no_other_project() {
     for (project, age, count) in [(first, "1 hour", 3_000_i64), (third, "1 minute", 1), (first, "1 second", 3_000)] {
         db.execute(sql, &[&project, &age, &count]).await.unwrap();
     }
-    let found = dirty::projects(&db, place.clock.now(), 100).await.unwrap();
+    let found = dirty::projects(&db, fixture.clock.now(), 100).await.unwrap();
     assert_eq!(found, [first, second, third]);
 }
 
@@ -272,15 +272,15 @@ async fn scans_since(tx: &Transaction<'_>, before: (i64, i64)) -> (i64, i64) {
 }
 
 #[tokio::test]
-async fn a_poll_for_due_webhooks_costs_what_is_pending_and_not_what_exists() {
-    let place = Place::new().await;
+async fn webhook_poll_cost_depends_only_on_pending_deliveries() {
+    let fixture = Fixture::new().await;
     let keys = MasterKeys::parse("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f").unwrap();
-    let mut db = place.store.connection().await.unwrap();
+    let mut db = fixture.store.connection().await.unwrap();
     let endpoints = "INSERT INTO webhook_endpoint (project_id, id, url, types, secrets, enabled, created_at, updated_at) \
                      SELECT md5((n / 10)::text)::uuid, md5(n::text)::uuid, 'https://example.com', '{*}', '\\x00', n <> 3, now(), now() \
                      FROM generate_series(1, 2000) n";
     db.batch_execute(&format!("{endpoints}; ANALYZE webhook_endpoint")).await.unwrap();
-    let now = place.clock.now();
+    let now = fixture.clock.now();
     for mode in MODES {
         db.batch_execute(&format!("SET plan_cache_mode = {mode}")).await.unwrap();
         let tx = db.transaction().await.unwrap();
@@ -311,7 +311,7 @@ async fn a_poll_for_due_webhooks_costs_what_is_pending_and_not_what_exists() {
     for endpoint in [1_500, 2, 1] {
         expected.push(db.query_one(&id(endpoint), &[]).await.unwrap().get(0));
     }
-    let now = place.clock.now();
+    let now = fixture.clock.now();
     for mode in MODES {
         db.batch_execute(&format!("SET plan_cache_mode = {mode}")).await.unwrap();
         let tx = db.transaction().await.unwrap();
@@ -326,12 +326,12 @@ async fn a_poll_for_due_webhooks_costs_what_is_pending_and_not_what_exists() {
 
 #[tokio::test]
 async fn campaigns_of_one_project_keep_no_others_waiting() {
-    let place = Place::new().await;
-    let (project, other) = (place.project, ProjectId(ids::fresh(place.clock.now_ms())));
+    let fixture = Fixture::new().await;
+    let (project, other) = (fixture.project, ProjectId(ids::fresh(fixture.clock.now_ms())));
     let sql = "INSERT INTO campaign (project_id, id, name, channel, segment_id, template_ids, settings, status, look_at, created_at, updated_at) \
                SELECT $1, gen_random_uuid(), 'c', 'EMAIL', gen_random_uuid(), '{}', '{}', 'SENDING', now() + $2::text::interval * n, now(), now() \
                FROM generate_series(1, $3::bigint) n";
-    let db = place.store.connection().await.unwrap();
+    let db = fixture.store.connection().await.unwrap();
     for (project, due, count) in [(project, "-1 minute", 2_000), (other, "-1 second", 3), (other, "1 hour", 20_000_i64)]
     {
         db.execute(sql, &[&project, &due, &count]).await.unwrap();
@@ -344,19 +344,19 @@ async fn campaigns_of_one_project_keep_no_others_waiting() {
         expected.extend(rows.iter().map(|row| (project, row.get::<_, Uuid>(0))));
     }
     drop(db);
-    let now = place.clock.now();
-    reads_at_most!(place, "^campaign$", 2 * 2_003 + 20, |tx| {
+    let now = fixture.clock.now();
+    reads_at_most!(fixture, "^campaign$", 2 * 2_003 + 20, |tx| {
         assert_eq!(sending::due(&*tx, now, 2, 50).await.unwrap(), expected);
     });
-    let db = place.store.connection().await.unwrap();
+    let db = fixture.store.connection().await.unwrap();
     assert_eq!(sending::due(&db, now, 50, 3).await.unwrap().len(), 3);
 }
 
 #[tokio::test]
-async fn statements_on_dates_read_only_the_users_they_are_about() {
-    let place = Place::new().await;
-    let (project, automation, count) = (place.project, Uuid::from_u128(7), 2_000);
-    let db = place.store.connection().await.unwrap();
+async fn date_statements_read_only_relevant_users() {
+    let fixture = Fixture::new().await;
+    let (project, automation, count) = (fixture.project, Uuid::from_u128(7), 2_000);
+    let db = fixture.store.connection().await.unwrap();
     // Without statistics, as for a project's first date-triggered automation.
     db.batch_execute(
         "ALTER TABLE date_due SET (autovacuum_enabled = false); ALTER TABLE erasure SET (autovacuum_enabled = false)",
@@ -373,12 +373,12 @@ async fn statements_on_dates_read_only_the_users_they_are_about() {
                     SELECT $1, md5((-n)::text)::uuid, now(), now(), false, 1, true FROM generate_series(1, $2::bigint) n";
     db.execute(erasures, &[&project, &count]).await.unwrap();
     drop(db);
-    let (since, done_to, timezone) = (place.clock.now(), None, "UTC".to_owned());
-    let plan = Plan { project, automation, trigger: None, since, done_to, timezone };
-    reads_at_most!(place, "^(date_due|erasure)$", count, |tx| {
-        assert_eq!(plan::people(tx, &plan, "birthday", None).await.unwrap().len() as i64, count);
+    let (since, scanned_to, timezone) = (fixture.clock.now(), None, "UTC".to_owned());
+    let plan = Plan { project, automation, trigger: None, since, scanned_to, timezone };
+    reads_at_most!(fixture, "^(date_due|erasure)$", count, |tx| {
+        assert_eq!(plan::users(tx, &plan, "birthday", None).await.unwrap().len() as i64, count);
     });
-    reads_at_most!(place, "^date_due$", 2 * count, |tx| {
+    reads_at_most!(fixture, "^date_due$", 2 * count, |tx| {
         assert_eq!(plan::clear(tx, &plan, count).await.unwrap() as i64, count);
     });
 }

@@ -6,23 +6,23 @@ use tokio::process::Command;
 async fn exit_code(env: &[(&str, &str)]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_scheduler"));
     command.env_clear().env("ADMIN_ADDR", "127.0.0.1:0").envs(env.iter().copied()).kill_on_drop(true);
-    let ended = tokio::time::timeout(super::place::SOON, command.output()).await.unwrap().unwrap();
+    let ended = tokio::time::timeout(super::fixture::SOON, command.output()).await.unwrap().unwrap();
     (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
 }
 
 #[tokio::test]
-async fn a_schema_that_is_too_new_is_refused_by_name() {
+async fn newer_schema_is_rejected_with_its_reason() {
     let (database, nats) = (TestDatabase::create().await, TestNats::create().await);
     let sql = "INSERT INTO schema_migration (version, name, checksum, min_reader) VALUES (1000, 'made_up', '', 1000)";
     database.client().await.execute(sql, &[]).await.unwrap();
-    let (code, said) = exit_code(&[("DATABASE_URL", database.url()), ("NATS_URL", nats.url())]).await;
-    assert_eq!(code, Some(78), "{said}");
-    assert!(said.contains("upgrade the program"), "{said}");
+    let (code, stderr) = exit_code(&[("DATABASE_URL", database.url()), ("NATS_URL", nats.url())]).await;
+    assert_eq!(code, Some(78), "{stderr}");
+    assert!(stderr.contains("upgrade the program"), "{stderr}");
 }
 
 #[tokio::test]
-async fn a_wrong_value_is_refused_by_name() {
-    let (code, said) = exit_code(&[("SCHEDULER_TICK_MS", "soon")]).await;
-    assert_eq!(code, Some(64), "{said}");
-    assert!(said.contains("SCHEDULER_TICK_MS") && said.contains("10 to 10000"), "{said}");
+async fn invalid_setting_is_rejected_by_name() {
+    let (code, stderr) = exit_code(&[("SCHEDULER_TICK_MS", "soon")]).await;
+    assert_eq!(code, Some(64), "{stderr}");
+    assert!(stderr.contains("SCHEDULER_TICK_MS") && stderr.contains("10 to 10000"), "{stderr}");
 }

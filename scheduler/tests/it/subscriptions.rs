@@ -3,24 +3,24 @@
 use scheduler::maintenance::subscriptions::clear;
 use uuid::Uuid;
 
-use crate::place::Place;
+use crate::fixture::Fixture;
 
 #[tokio::test]
-async fn what_was_chosen_of_deleted_groups_goes_with_them() {
-    let place = Place::new().await;
-    let db = place.store.connection().await.unwrap();
+async fn preferences_of_deleted_groups_are_removed() {
+    let fixture = Fixture::new().await;
+    let db = fixture.store.connection().await.unwrap();
     let (kept, deleted) = (Uuid::from_u128(5), Uuid::from_u128(6));
     for (id, deleted_at) in [(kept, "NULL"), (deleted, "now()")] {
         let sql = format!(
             "INSERT INTO subscription_group (project_id, id, name, deleted_at, created_at, updated_at) \
              VALUES ($1, $2, 'g', {deleted_at}, now(), now())"
         );
-        db.execute(&sql, &[&place.project, &id]).await.unwrap();
+        db.execute(&sql, &[&fixture.project, &id]).await.unwrap();
         let sql = "INSERT INTO subscription (project_id, user_id, group_id, subscribed, source, changed_at) \
                    SELECT $1, gen_random_uuid(), $2, true, 'page', now() FROM generate_series(1, 7)";
-        db.execute(sql, &[&place.project, &id]).await.unwrap();
+        db.execute(sql, &[&fixture.project, &id]).await.unwrap();
     }
-    clear(place.app().await).await.unwrap();
+    clear(fixture.app().await).await.unwrap();
     let left = db.query("SELECT group_id, count(*) FROM subscription GROUP BY 1", &[]).await.unwrap();
     let left: Vec<(Uuid, i64)> = left.iter().map(|row| (row.get(0), row.get(1))).collect();
     assert_eq!(left, [(kept, 7)]);

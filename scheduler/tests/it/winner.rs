@@ -6,8 +6,8 @@ use store_sending::campaigns::winner::verdict;
 use testkit::eventually;
 use uuid::Uuid;
 
-use crate::campaigns::{campaign, delivered_until, move_to, people, segment};
-use crate::place::{Place, SOON};
+use crate::campaigns::{campaign, create_users, delivered_until, move_to, segment};
+use crate::fixture::{Fixture, SOON};
 use crate::worker::{deliver_due, report, reported};
 
 fn tested(metric: Metric, test_share: f64) -> Settings {
@@ -21,26 +21,26 @@ fn tested(metric: Metric, test_share: f64) -> Settings {
 }
 
 struct Sale<'a> {
-    place: &'a Place,
+    fixture: &'a Fixture,
     id: Uuid,
 }
 
 impl Sale<'_> {
     async fn count(&self, which: &str) -> i64 {
         let sql = format!("SELECT count(*) FROM message WHERE campaign_id = '{}' AND {which}", self.id);
-        self.place.count(&sql).await
+        self.fixture.count(&sql).await
     }
 
     async fn sql(&self, sql: &str) -> u64 {
-        self.place.store.connection().await.unwrap().execute(sql, &[&self.id]).await.unwrap()
+        self.fixture.store.connection().await.unwrap().execute(sql, &[&self.id]).await.unwrap()
     }
 
     /// Delivers until the test has been sent; returns the number of users per variant.
     async fn tested(&self) -> (i64, i64) {
         eventually(SOON, async || {
-            deliver_due(self.place).await;
+            deliver_due(self.fixture).await;
             let waits = format!("SELECT count(*) FROM campaign WHERE id = '{}' AND test_sent_at IS NOT NULL AND look_at > now() + interval '50 minutes'", self.id);
-            if self.place.count(&waits).await == 1 { Ok(()) } else { Err("the test has not been sent") }
+            if self.fixture.count(&waits).await == 1 { Ok(()) } else { Err("the test has not been sent") }
         })
         .await;
         let variant = |name: &str| format!("variant = '{name}' AND status = 'sent'");
@@ -54,27 +54,27 @@ impl Sale<'_> {
     }
 
     async fn verdict(&self) -> Option<Verdict> {
-        verdict(&self.place.store.connection().await.unwrap(), self.place.project, self.id).await.unwrap()
+        verdict(&self.fixture.store.connection().await.unwrap(), self.fixture.project, self.id).await.unwrap()
     }
 }
 
 #[tokio::test]
-async fn the_rest_gets_the_variant_that_won_the_test() {
-    let mut place = Place::new().await;
-    people(&place, 3_000).await;
-    let pro = segment(&place, "pro").await;
-    let id = campaign(&place, pro, place.clock.now(), tested(Metric::Clicked, 30.0)).await.id;
-    place.run().await;
-    place.run().await;
-    let sale = Sale { place: &place, id };
+async fn remaining_audience_gets_the_winning_variant() {
+    let mut fixture = Fixture::new().await;
+    create_users(&fixture, 3_000).await;
+    let pro = segment(&fixture, "pro").await;
+    let id = campaign(&fixture, pro, fixture.clock.now(), tested(Metric::Clicked, 30.0)).await.id;
+    fixture.run().await;
+    fixture.run().await;
+    let sale = Sale { fixture: &fixture, id };
     let (a, b) = sale.tested().await;
     assert!((230..370).contains(&(a + b)) && (90..220).contains(&a), "{a} and {b} of 1000");
     let waits =
         "SELECT sum(size)::bigint FROM send_chunk WHERE variant IS NULL AND template_id IS NULL AND due_at IS NULL";
-    assert_eq!(place.count(waits).await, 1_000 - a - b);
+    assert_eq!(fixture.count(waits).await, 1_000 - a - b);
     let row = |variant: Option<&str>, status: &str, count| (variant.map(str::to_owned), status.to_owned(), count);
     let waiting = row(None, "queued", 1_000 - a - b);
-    let mut rows = report(&place, id).await;
+    let mut rows = report(&fixture, id).await;
     rows.sort();
     assert_eq!(rows, [waiting, row(Some("A"), "sent", a), row(Some("B"), "sent", b)]);
     // A is opened more often, B is clicked more often, and the metric is clicks.
@@ -84,12 +84,12 @@ async fn the_rest_gets_the_variant_that_won_the_test() {
     // There is no verdict before its time, nor while the campaign is paused.
     sale.sql("UPDATE campaign SET look_at = now() WHERE id = $1").await;
     assert_eq!(sale.tested().await, (a, b - 40));
-    move_to(&place, id, CampaignStatus::Paused).await;
-    place.eventually_none(&format!("SELECT count(*) FROM campaign WHERE id = '{id}' AND look_at IS NOT NULL")).await;
+    move_to(&fixture, id, CampaignStatus::Paused).await;
+    fixture.eventually_none(&format!("SELECT count(*) FROM campaign WHERE id = '{id}' AND look_at IS NOT NULL")).await;
     sale.sql("UPDATE campaign SET test_sent_at = test_sent_at - interval '1 hour' WHERE id = $1").await;
     assert_eq!(sale.verdict().await, None);
-    move_to(&place, id, CampaignStatus::Sending).await;
-    delivered_until(&place, id, CampaignStatus::Completed).await;
+    move_to(&fixture, id, CampaignStatus::Sending).await;
+    delivered_until(&fixture, id, CampaignStatus::Completed).await;
     let verdict = sale.verdict().await.unwrap();
     let scores: Vec<(&str, i64, i64)> =
         verdict.scores.iter().map(|s| (s.variant.as_str(), s.sent, s.results)).collect();
@@ -99,28 +99,28 @@ async fn the_rest_gets_the_variant_that_won_the_test() {
     assert_eq!(sale.count(&format!("variant = 'B' AND template_id = '{template}'")).await, 1_000 - a);
     assert_eq!(sale.count("sent_at IS NOT NULL").await, 1_000);
     // The remaining audience is counted for the winner. The statuses that the test wrote above are not in the counts.
-    assert_eq!(report(&place, id).await, [row(Some("A"), "sent", a), row(Some("B"), "sent", 1_000 - a)]);
+    assert_eq!(report(&fixture, id).await, [row(Some("A"), "sent", a), row(Some("B"), "sent", 1_000 - a)]);
     let different = format!("SELECT count(DISTINCT user_id) FROM message WHERE campaign_id = '{id}'");
-    assert_eq!(place.count(&different).await, 1_000);
-    place.stop().await;
+    assert_eq!(fixture.count(&different).await, 1_000);
+    fixture.stop().await;
 }
 
 #[tokio::test]
 async fn without_results_the_first_variant_wins_and_a_tie_is_reported() {
-    let mut place = Place::new().await;
-    people(&place, 600).await;
-    let pro = segment(&place, "pro").await;
-    let now = place.clock.now();
-    let quiet = campaign(&place, pro, now, tested(Metric::Opened, 50.0)).await.id;
-    let even = campaign(&place, pro, now, tested(Metric::Opened, 50.0)).await.id;
+    let mut fixture = Fixture::new().await;
+    create_users(&fixture, 600).await;
+    let pro = segment(&fixture, "pro").await;
+    let now = fixture.clock.now();
+    let quiet = campaign(&fixture, pro, now, tested(Metric::Opened, 50.0)).await.id;
+    let even = campaign(&fixture, pro, now, tested(Metric::Opened, 50.0)).await.id;
     // The first share is too small to contain a user, and the second leaves none for the remaining audience.
-    let none = campaign(&place, pro, now, tested(Metric::Opened, 0.000_001)).await.id;
-    let all = campaign(&place, pro, now, tested(Metric::Opened, 99.999_999)).await.id;
-    place.run().await;
+    let none = campaign(&fixture, pro, now, tested(Metric::Opened, 0.000_001)).await.id;
+    let all = campaign(&fixture, pro, now, tested(Metric::Opened, 99.999_999)).await.id;
+    fixture.run().await;
     for id in [none, all] {
-        delivered_until(&place, id, CampaignStatus::Completed).await;
+        delivered_until(&fixture, id, CampaignStatus::Completed).await;
     }
-    let sale = |id| Sale { place: &place, id };
+    let sale = |id| Sale { fixture: &fixture, id };
     assert_eq!(sale(none).verdict().await.unwrap().decided_by, DecidedBy::NoResults);
     assert_eq!(sale(none).count("variant = 'A' AND status = 'sent'").await, 200);
     assert_eq!(sale(all).verdict().await, None);
@@ -137,21 +137,21 @@ async fn without_results_the_first_variant_wins_and_a_tie_is_reported() {
         .await;
     for (id, by) in [(quiet, DecidedBy::NoResults), (even, DecidedBy::Tie)] {
         sale(id).hour_passes().await;
-        delivered_until(&place, id, CampaignStatus::Completed).await;
+        delivered_until(&fixture, id, CampaignStatus::Completed).await;
         let verdict = sale(id).verdict().await.unwrap();
         assert_eq!((verdict.variant.as_str(), verdict.decided_by), ("A", by));
     }
-    place.stop().await;
+    fixture.stop().await;
 }
 
 #[tokio::test]
 async fn conversions_are_events_of_the_user_within_the_window() {
-    let mut place = Place::new().await;
-    people(&place, 600).await;
-    let pro = segment(&place, "pro").await;
-    let id = campaign(&place, pro, place.clock.now(), tested(Metric::Converted, 50.0)).await.id;
-    place.run().await;
-    let sale = Sale { place: &place, id };
+    let mut fixture = Fixture::new().await;
+    create_users(&fixture, 600).await;
+    let pro = segment(&fixture, "pro").await;
+    let id = campaign(&fixture, pro, fixture.clock.now(), tested(Metric::Converted, 50.0)).await.id;
+    fixture.run().await;
+    let sale = Sale { fixture: &fixture, id };
     let (a, b) = sale.tested().await;
     // Users of A bought too early or did something else. Ten users of B bought in time, three of them under the user
     // they were merged into.
@@ -159,7 +159,7 @@ async fn conversions_are_events_of_the_user_within_the_window() {
                  SELECT project_id, (left(id::text, 14) || '7' || substr(md5(id::text || $2), 1, 3) || '-8' || substr(md5(id::text || $2), 1, 3) || '-' || substr(md5(id::text || $2), 5, 12))::uuid, \
                  $2, user_id, '{}', sent_at + make_interval(mins => $3), now() FROM message WHERE campaign_id = $1 AND variant = $4 AND id IN \
                  (SELECT id FROM message WHERE campaign_id = $1 AND variant = $4 ORDER BY id LIMIT $5)";
-    let db = place.store.connection().await.unwrap();
+    let db = fixture.store.connection().await.unwrap();
     for (name, minutes, variant, count) in
         [("bought", -5, "A", 1_000), ("looked", 5, "A", 1_000), ("bought", 5, "B", 10i64)]
     {
@@ -171,60 +171,60 @@ async fn conversions_are_events_of_the_user_within_the_window() {
     let theirs = "UPDATE events SET user_id = $1 WHERE user_id IN (SELECT id FROM users WHERE merged_into = $1)";
     db.execute(theirs, &[&became]).await.unwrap();
     sale.hour_passes().await;
-    delivered_until(&place, id, CampaignStatus::Completed).await;
+    delivered_until(&fixture, id, CampaignStatus::Completed).await;
     let verdict = sale.verdict().await.unwrap();
     let scores: Vec<(&str, i64, i64)> =
         verdict.scores.iter().map(|s| (s.variant.as_str(), s.sent, s.results)).collect();
     assert_eq!(scores, [("A", a, 0), ("B", b, 10)]);
-    assert!(verdict.decided_at <= place.clock.now() + SignedDuration::from_secs(5));
-    place.stop().await;
+    assert!(verdict.decided_at <= fixture.clock.now() + SignedDuration::from_secs(5));
+    fixture.stop().await;
 }
 
 #[tokio::test]
 async fn a_pause_does_not_wait_while_conversions_are_counted() {
-    let mut place = Place::new().await;
-    people(&place, 300).await;
-    let pro = segment(&place, "pro").await;
-    let id = campaign(&place, pro, place.clock.now(), tested(Metric::Converted, 50.0)).await.id;
-    place.run().await;
-    let sale = Sale { place: &place, id };
+    let mut fixture = Fixture::new().await;
+    create_users(&fixture, 300).await;
+    let pro = segment(&fixture, "pro").await;
+    let id = campaign(&fixture, pro, fixture.clock.now(), tested(Metric::Converted, 50.0)).await.id;
+    fixture.run().await;
+    let sale = Sale { fixture: &fixture, id };
     sale.tested().await;
-    let mut db = place.store.connection().await.unwrap();
+    let mut db = fixture.store.connection().await.unwrap();
     let counting = db.transaction().await.unwrap();
     let lock = "SET LOCAL idle_in_transaction_session_timeout = 0; LOCK TABLE events IN ACCESS EXCLUSIVE MODE";
     counting.batch_execute(lock).await.unwrap();
     sale.hour_passes().await;
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
                  AND query LIKE '%did AS MATERIALIZED%' AND pid <> pg_backend_pid()";
-    eventually(SOON, async || match place.count(waits).await {
+    eventually(SOON, async || match fixture.count(waits).await {
         0 => Err("no count is waiting"),
         _ => Ok(()),
     })
     .await;
-    move_to(&place, id, CampaignStatus::Paused).await;
+    move_to(&fixture, id, CampaignStatus::Paused).await;
     counting.rollback().await.unwrap();
-    place.eventually_none("SELECT count(*) FROM campaign WHERE look_at IS NOT NULL").await;
+    fixture.eventually_none("SELECT count(*) FROM campaign WHERE look_at IS NOT NULL").await;
     assert_eq!(sale.verdict().await, None, "results of a paused campaign lead to no verdict");
-    move_to(&place, id, CampaignStatus::Sending).await;
-    delivered_until(&place, id, CampaignStatus::Completed).await;
+    move_to(&fixture, id, CampaignStatus::Sending).await;
+    delivered_until(&fixture, id, CampaignStatus::Completed).await;
     assert_eq!(sale.verdict().await.unwrap().decided_by, DecidedBy::NoResults);
-    place.stop().await;
+    fixture.stop().await;
 }
 
 #[tokio::test]
 async fn the_verdict_moves_queued_recipients_to_the_winner_in_the_report() {
-    let mut place = Place::new().await;
-    people(&place, 3_000).await;
-    let pro = segment(&place, "pro").await;
+    let mut fixture = Fixture::new().await;
+    create_users(&fixture, 3_000).await;
+    let pro = segment(&fixture, "pro").await;
     let settings = Settings { throttle_per_minute: Some(6_000), ..tested(Metric::Opened, 10.0) };
-    let id = campaign(&place, pro, place.clock.now(), settings).await.id;
-    place.run().await;
-    let sale = Sale { place: &place, id };
+    let id = campaign(&fixture, pro, fixture.clock.now(), settings).await.id;
+    fixture.run().await;
+    let sale = Sale { fixture: &fixture, id };
     let (a, b) = sale.tested().await;
     let opened = "UPDATE message SET opened_at = now() WHERE campaign_id = $1 AND variant = 'B'";
     assert_eq!(sale.sql(opened).await as i64, b);
     let queued = async |of: Option<&str>| {
-        let rows = report(&place, id).await.into_iter();
+        let rows = report(&fixture, id).await.into_iter();
         rows.filter(|row| row.0.as_deref() == of && row.1 == "queued").map(|row| row.2).sum::<i64>()
     };
     assert_eq!((queued(None).await, queued(Some("B")).await), (1_000 - a - b, 0));
@@ -236,8 +236,8 @@ async fn the_verdict_moves_queued_recipients_to_the_winner_in_the_report() {
     .await;
     assert_eq!(queued(Some("B")).await, 1_000 - a - b);
     let waiting = "SELECT count(*) FROM send_chunk WHERE variant IS DISTINCT FROM 'B' OR send_at = 'infinity'";
-    assert_eq!(place.count(waiting).await, 0);
-    delivered_until(&place, id, CampaignStatus::Completed).await;
-    assert_eq!(reported(&place, id, "sent").await, 1_000);
-    place.stop().await;
+    assert_eq!(fixture.count(waiting).await, 0);
+    delivered_until(&fixture, id, CampaignStatus::Completed).await;
+    assert_eq!(reported(&fixture, id, "sent").await, 1_000);
+    fixture.stop().await;
 }

@@ -6,12 +6,12 @@
 //! as an index into the compiled steps, which the next release may change.
 
 mod advance;
-mod decisive;
-mod listen;
-mod mark;
-mod person;
+mod exit_triggers;
 mod program;
+mod run_log;
+mod subscriptions;
 mod until;
+mod user;
 mod values;
 
 #[cfg(test)]
@@ -24,25 +24,25 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 pub use advance::step;
-pub use decisive::ANYTHING;
-pub use listen::listens;
-pub use mark::{Did, Mark};
-pub use person::{Person, RunFacts, timezone_of};
+pub use exit_triggers::ANY_CHANGE;
 pub use program::Program;
-pub use until::{Coming, next_coming};
+pub use run_log::{LogAction, LogEntry};
+pub use subscriptions::event_subscriptions;
+pub use until::{DateOccurrence, next_occurrence};
+pub use user::{RunFacts, RunUser, timezone_of};
 pub use values::Values;
 
 use domain::message::Channel;
 use kernel::clock::rfc3339;
 
 /// Sends are skipped when the preceding wait ended more than this long ago, because the run was paused meanwhile.
-pub const LATE: SignedDuration = SignedDuration::from_hours(24);
-/// Longest chain of automations that start each other, each within [`QUICK`].
-pub const MOST_DEEP: i16 = 10;
+pub const MAX_SEND_LATENESS: SignedDuration = SignedDuration::from_hours(24);
+/// Longest chain of automations that start each other, each within [`CHAIN_RESET_AFTER`].
+pub const MAX_CHAIN_DEPTH: i16 = 10;
 /// After this time since its start, a run counts the depth of the automations that it starts from 0 again.
-pub const QUICK: SignedDuration = SignedDuration::from_hours(1);
+pub const CHAIN_RESET_AFTER: SignedDuration = SignedDuration::from_hours(1);
 /// Time to wait for the answer to a call, longer than all retries of the call take.
-pub const ANSWER_WITHIN: SignedDuration = SignedDuration::from_hours(2);
+pub const CALL_RESULT_TIMEOUT: SignedDuration = SignedDuration::from_hours(2);
 
 /// Status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +119,7 @@ impl State {
 
     /// Returns when the timer is due: the next check of the exit rules, or the end of the wait.
     pub fn timer_at(&self) -> Option<Timestamp> {
-        self.memory.looks_at.or(self.due_at)
+        self.memory.next_check_at.or(self.due_at)
     }
 }
 
@@ -133,8 +133,8 @@ pub struct Memory {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<EndedBy>,
     /// When the exit rules are next checked before the wait ends; `None` if only at its end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub looks_at: Option<Timestamp>,
+    #[serde(rename = "looks_at", default, skip_serializing_if = "Option::is_none")]
+    pub next_check_at: Option<Timestamp>,
 }
 
 /// What ended a wait before its timeout.
@@ -143,12 +143,13 @@ pub struct Memory {
 pub enum EndedBy {
     /// The event, in the form that later steps see.
     Event(Value),
-    Answer(Answer),
+    #[serde(rename = "answer")]
+    CallOutcome(CallOutcome),
 }
 
 /// Outcome of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct CallOutcome {
     /// HTTP status; `None` if there was no response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
@@ -160,7 +161,7 @@ pub struct Answer {
     pub error: Option<String>,
 }
 
-impl Answer {
+impl CallOutcome {
     /// Creates the outcome of a call without a response.
     pub fn failed(why: impl Into<String>) -> Self {
         Self { status: None, response: Value::Null, error: Some(why.into()) }
@@ -191,11 +192,11 @@ pub enum Input<'a> {
     /// The end of the wait with this number or, before that, the next check of the exit rules.
     Timer { wait_seq: i32 },
     /// The outcome of the call that the wait with this number waits for.
-    Answer { wait_seq: i32, answer: &'a Answer },
+    CallOutcome { wait_seq: i32, outcome: &'a CallOutcome },
     /// An event of the user was recorded.
     Event(Occurrence<'a>),
     /// The user's profile changed.
-    Changed,
+    ProfileChanged,
 }
 
 /// The circumstances of an input. A step that changes the user updates them here for the steps that follow.
@@ -207,12 +208,12 @@ pub struct Situation {
     /// The project's timezone, for users without their own.
     pub timezone: TimeZone,
     /// The user, loaded only if a step needs them.
-    pub person: Option<Person>,
+    pub user: Option<RunUser>,
 }
 
 /// The input cannot be processed without the user: load them and call again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NeedsPerson;
+pub struct UserRequired;
 
 /// A side effect that the caller must carry out.
 #[derive(Clone, Debug, PartialEq)]
@@ -227,8 +228,8 @@ pub enum Effect {
 
 /// The result of an input.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Moved {
+pub struct Transition {
     pub state: State,
     pub effects: Vec<Effect>,
-    pub marks: Vec<Mark>,
+    pub log: Vec<LogEntry>,
 }

@@ -226,7 +226,7 @@ impl Definition {
     }
 
     /// Returns the automations that it starts, each with the path of its step.
-    pub fn started(&self) -> Vec<(String, Uuid)> {
+    pub fn started_automations(&self) -> Vec<(String, Uuid)> {
         let starts = |(path, step): (String, &Step)| match step.action {
             Action::StartAutomation { automation_id } => Some((path, automation_id)),
             _ => None,
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stored_definition_reads_back_as_it_was() {
+    fn stored_definition_round_trips() {
         let mail = json!({ "type": "SEND_EMAIL", "templateId": "00000000-0000-0000-0000-000000000007" });
         let stored = json!({
             "triggerType": "EVENT", "triggerEvent": "checkout_started", "reentry": "always",
@@ -272,11 +272,11 @@ mod tests {
             "steps[6].branches[1].steps[0]",
         ];
         assert_eq!(templates, expected);
-        assert_eq!(definition.started(), [("steps[10]".to_owned(), Uuid::from_u128(8))]);
+        assert_eq!(definition.started_automations(), [("steps[10]".to_owned(), Uuid::from_u128(8))]);
     }
 
     #[test]
-    fn what_is_left_out_has_its_default() {
+    fn omitted_fields_have_defaults() {
         let stored = json!({ "triggerType": "EVENT", "triggerEvent": "a", "steps": [], "goal": { "event": "b" } });
         let definition = Definition::decode(stored).unwrap();
         assert_eq!(definition.reentry, Reentry::AfterExit);
@@ -284,13 +284,13 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_a_newer_program_is_named_in_the_error() {
+    fn unknown_step_type_is_named_in_error() {
         let stored = json!({ "triggerType": "EVENT", "steps": [{ "type": "TELEPORT" }] });
         assert!(Definition::decode(stored).unwrap_err().contains("TELEPORT"));
     }
 
     #[test]
-    fn reentry_reads_back() {
+    fn reentry_round_trips() {
         for reentry in Reentry::ALL {
             assert_eq!(Reentry::parse(reentry.as_str()), Some(reentry));
             assert_eq!(json!(reentry), reentry.as_str());

@@ -17,23 +17,23 @@ use tokio::task::AbortHandle;
 use super::PublishError;
 
 /// Maximum number of publishes that await their acknowledgement.
-const MOST: usize = 16_384;
+const MAX_PENDING: usize = 16_384;
 
 type Outcome = Result<u64, PublishError>;
 
 /// The shared inbox. Its subscription ends when it is dropped.
 pub struct Acks {
     inbox: String,
-    last: AtomicU64,
-    awaited: Arc<Awaited>,
+    next_number: AtomicU64,
+    pending: Arc<PendingAcks>,
     reader: AbortHandle,
 }
 
 /// Pending acknowledgements, by the number at the end of the subject.
 #[derive(Default)]
-struct Awaited(Mutex<HashMap<u64, oneshot::Sender<Outcome>>>);
+struct PendingAcks(Mutex<HashMap<u64, oneshot::Sender<Outcome>>>);
 
-impl Awaited {
+impl PendingAcks {
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Outcome>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -42,7 +42,7 @@ impl Awaited {
 /// A pending acknowledgement. Dropping it stops waiting.
 pub struct Ack {
     number: u64,
-    awaited: Arc<Awaited>,
+    pending: Arc<PendingAcks>,
     outcome: oneshot::Receiver<Outcome>,
 }
 
@@ -51,22 +51,22 @@ impl Acks {
         let inbox = client.new_inbox();
         let refused = |e: async_nats::SubscribeError| PublishError::Refused(e.to_string());
         let subscription = client.subscribe(format!("{inbox}.*")).await.map_err(refused)?;
-        let awaited = Arc::<Awaited>::default();
-        let reader = tokio::spawn(read(subscription, inbox.len() + 1, awaited.clone())).abort_handle();
-        Ok(Self { inbox, last: AtomicU64::new(0), awaited, reader })
+        let pending = Arc::<PendingAcks>::default();
+        let reader = tokio::spawn(read(subscription, inbox.len() + 1, pending.clone())).abort_handle();
+        Ok(Self { inbox, next_number: AtomicU64::new(0), pending, reader })
     }
 
-    /// Returns a new reply subject and its pending acknowledgement, or `Busy` if [`MOST`] are pending.
-    pub fn expect(&self) -> Result<(String, Ack), PublishError> {
-        let number = self.last.fetch_add(1, Ordering::Relaxed);
+    /// Returns a new reply subject and its pending acknowledgement, or `Busy` if [`MAX_PENDING`] are pending.
+    pub fn register(&self) -> Result<(String, Ack), PublishError> {
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let (sender, outcome) = oneshot::channel();
-        let mut awaited = self.awaited.lock();
-        if awaited.len() >= MOST {
+        let mut pending = self.pending.lock();
+        if pending.len() >= MAX_PENDING {
             return Err(PublishError::Busy);
         }
-        awaited.insert(number, sender);
-        drop(awaited);
-        Ok((format!("{}.{number}", self.inbox), Ack { number, awaited: self.awaited.clone(), outcome }))
+        pending.insert(number, sender);
+        drop(pending);
+        Ok((format!("{}.{number}", self.inbox), Ack { number, pending: self.pending.clone(), outcome }))
     }
 }
 
@@ -85,14 +85,14 @@ impl Ack {
 
 impl Drop for Ack {
     fn drop(&mut self) {
-        self.awaited.lock().remove(&self.number);
+        self.pending.lock().remove(&self.number);
     }
 }
 
-async fn read(mut subscription: Subscriber, number_at: usize, awaited: Arc<Awaited>) {
+async fn read(mut subscription: Subscriber, number_at: usize, pending: Arc<PendingAcks>) {
     while let Some(message) = subscription.next().await {
         let number = message.subject.get(number_at..).and_then(|n| n.parse().ok());
-        let sender = number.and_then(|n| awaited.lock().remove(&n));
+        let sender = number.and_then(|n| pending.lock().remove(&n));
         if let Some(sender) = sender {
             let _ = sender.send(outcome(&message));
         }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn acknowledgements_and_refusals_are_told_apart() {
+    fn acknowledgements_and_refusals_are_distinguished() {
         let refused = |text: &str| Err(PublishError::Refused(text.to_owned()));
         for (payload, expected) in [
             (r#"{"stream":"INGEST", "seq":7}"#, Ok(7)),

@@ -32,7 +32,7 @@ impl BusConfig {
             return Err(EnvError { name, problem, allowed: "letters, digits and _" });
         }
         let ca_file = env.get("NATS_CA_FILE").map(str::to_owned);
-        if let Some(Err(problem)) = ca_file.as_deref().map(tls::authorities) {
+        if let Some(Err(problem)) = ca_file.as_deref().map(tls::read_ca_file) {
             return Err(EnvError { name: "NATS_CA_FILE".to_owned(), problem, allowed: "a file of certificates (PEM)" });
         }
         let replicas = env.bounded("STREAM_REPLICAS", 1, 1..=5, "1, 3 or 5")?;
@@ -64,7 +64,7 @@ impl BusConfig {
     }
 
     /// Returns the URLs without credentials, for messages.
-    pub fn url_shown(&self) -> String {
+    pub fn redacted_url(&self) -> String {
         self.url.split(',').map(|u| u.rsplit('@').next().unwrap_or(u)).collect::<Vec<_>>().join(",")
     }
 }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_refused_by_name() {
+    fn invalid_value_error_names_variable() {
         for (name, value) in
             [("INGEST_PARTITIONS", "0"), ("STREAM_PREFIX", "a.b"), ("INGEST_MAX_BYTES", "10"), ("STREAM_REPLICAS", "2")]
         {
@@ -94,9 +94,9 @@ mod tests {
     }
 
     #[test]
-    fn shown_addresses_hold_no_password() {
+    fn redacted_urls_contain_no_password() {
         let env = Env::from_pairs([("NATS_URL", "nats://u:secret@a:1,nats://b:2")]);
-        assert_eq!(BusConfig::from_env(&env).unwrap().url_shown(), "a:1,nats://b:2");
+        assert_eq!(BusConfig::from_env(&env).unwrap().redacted_url(), "a:1,nats://b:2");
         for unreadable in ["nats://u:secret/x@a:1", "nats://b:2,nats://u:secret#x@a:1"] {
             let error = BusConfig::from_env(&Env::from_pairs([("NATS_URL", unreadable)])).unwrap_err();
             assert!(error.name == "NATS_URL" && !error.to_string().contains("secret"), "{error}");

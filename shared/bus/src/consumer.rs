@@ -27,11 +27,11 @@ const EPOCH: &str = "rekindle-epoch";
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const EXPIRES: Duration = Duration::from_secs(30);
 /// How often an idle reader checks whether the client has reconnected.
-const LOOK: Duration = Duration::from_millis(500);
+const RECONNECT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// One message of the partition.
 #[derive(Clone, Debug)]
-pub struct Delivered {
+pub struct DeliveredMessage {
     /// Its sequence in the stream.
     pub seq: u64,
     /// When the broker stored it, in Unix nanoseconds.
@@ -41,17 +41,17 @@ pub struct Delivered {
 
 /// Why a reader stops.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Ended {
+pub enum ReadError {
     /// A worker with a newer lease reads the partition.
     #[error("partition {0} has a newer reader")]
     Deposed(u16),
     /// The stream was recreated, so the position is meaningless.
     #[error("the ingest stream was recreated")]
-    Replaced,
+    StreamRecreated,
     /// The stream lost its end, including messages that were read, and reuses their sequences. Its new messages follow
     /// this sequence.
     #[error("the ingest stream lost its messages after sequence {0}")]
-    Rewound(u64),
+    StreamTruncated(u64),
 }
 
 /// Reads one partition in order, starting after a position.
@@ -64,17 +64,17 @@ pub struct PartitionReader {
     messages: Option<pull::Stream>,
     /// The client's connection count when the consumer was created.
     connects: u64,
-    look: Interval,
+    reconnect_check: Interval,
     lag: Gauge,
 }
 
 impl PartitionReader {
     pub fn new(bus: Bus, partition: u16, epoch: i64, after: Position) -> Self {
-        let mut look = interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut reconnect_check = interval(RECONNECT_CHECK_INTERVAL);
+        reconnect_check.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let lag = gauge!(Metric::IngestLag, "partition" => partition.to_string());
         let (delivered, messages, connects) = (0, None, 0);
-        Self { bus, partition, epoch, last: after, delivered, messages, connects, look, lag }
+        Self { bus, partition, epoch, last: after, delivered, messages, connects, reconnect_check, lag }
     }
 
     fn connects(&self) -> u64 {
@@ -82,13 +82,13 @@ impl PartitionReader {
     }
 
     /// Waits for the next message, without a time limit. Cancel-safe.
-    pub async fn next(&mut self) -> Result<Delivered, Ended> {
+    pub async fn next(&mut self) -> Result<DeliveredMessage, ReadError> {
         let mut failures = 0;
         loop {
             let Some(messages) = &mut self.messages else {
                 match self.open().await {
                     Ok(messages) => self.messages = Some(messages),
-                    Err(OpenError::Ended(why)) => return Err(why),
+                    Err(OpenError::Stopped(why)) => return Err(why),
                     Err(OpenError::Other(error)) => {
                         failures += 1;
                         if failures % 10 == 1 {
@@ -102,7 +102,7 @@ impl PartitionReader {
             let next = tokio::select! {
                 biased;
                 next = messages.next() => next,
-                _ = self.look.tick() => {
+                _ = self.reconnect_check.tick() => {
                     // An idle reader has no backlog.
                     self.lag.set(0.0);
                     if self.connects != self.connects() {
@@ -131,7 +131,7 @@ impl PartitionReader {
                     }
                     let stored_ns = info.published.unix_timestamp_nanos() as i64;
                     self.last = Position { seq, stored_ns, ..self.last };
-                    return Ok(Delivered { seq, stored_ns, payload: message.message.payload });
+                    return Ok(DeliveredMessage { seq, stored_ns, payload: message.message.payload });
                 }
                 Some(Err(error)) => {
                     tracing::debug!(partition = self.partition, %error, "the pull subscription failed; reopening it");
@@ -148,16 +148,16 @@ impl PartitionReader {
         let (stream, name) = (names.ingest_stream(), names.ingest_consumer(self.partition));
         let found = self.bus.jetstream.get_stream(&stream).await.map_err(other)?;
         if topology::created_ms(found.cached_info()) != self.last.stream_created_ms {
-            return Err(OpenError::Ended(Ended::Replaced));
+            return Err(OpenError::Stopped(ReadError::StreamRecreated));
         }
-        if let Some(after) = continuity::lost_behind(&found, self.last).await.map_err(OpenError::Other)? {
-            return Err(OpenError::Ended(Ended::Rewound(after)));
+        if let Some(after) = continuity::truncated_after(&found, self.last).await.map_err(OpenError::Other)? {
+            return Err(OpenError::Stopped(ReadError::StreamTruncated(after)));
         }
         let existing = self.bus.jetstream.get_consumer_from_stream::<pull::Config, _, _>(&name, &stream).await;
         if let Ok(consumer) = existing {
             let epoch = consumer.cached_info().config.metadata.get(EPOCH).and_then(|e| e.parse::<i64>().ok());
             if epoch.is_some_and(|e| e > self.epoch) {
-                return Err(OpenError::Ended(Ended::Deposed(self.partition)));
+                return Err(OpenError::Stopped(ReadError::Deposed(self.partition)));
             }
         }
         match self.bus.jetstream.delete_consumer_from_stream(&name, &stream).await {
@@ -199,7 +199,7 @@ impl Drop for PartitionReader {
 }
 
 enum OpenError {
-    Ended(Ended),
+    Stopped(ReadError),
     Other(String),
 }
 

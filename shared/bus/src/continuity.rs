@@ -12,42 +12,42 @@ use wire::position::Position;
 
 /// The message that a stream holds under a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum PositionCheck {
     /// The message that was read.
     Same,
     /// Another message: the sequence was reused.
-    Another,
+    Reused,
     /// None: it was removed, or the stream lost its end and has not reached that sequence again.
-    Nothing,
+    Missing,
 }
 
 /// Looks up the message at a position. The stream's leader answers: another server of the cluster may be behind.
-pub async fn find(stream: &Stream, position: Position) -> Result<Found, RawMessageError> {
+pub async fn check_position(stream: &Stream, position: Position) -> Result<PositionCheck, RawMessageError> {
     match stream.get_raw_message(position.seq).await {
-        Ok(message) if message.time.unix_timestamp_nanos() == i128::from(position.stored_ns) => Ok(Found::Same),
-        Ok(_) => Ok(Found::Another),
-        Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(Found::Nothing),
+        Ok(message) if message.time.unix_timestamp_nanos() == i128::from(position.stored_ns) => Ok(PositionCheck::Same),
+        Ok(_) => Ok(PositionCheck::Reused),
+        Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(PositionCheck::Missing),
         Err(error) => Err(error),
     }
 }
 
 /// Returns the sequence after which to continue reading if the stream lost its end, otherwise `None`.
-pub async fn lost_behind(stream: &Stream, last: Position) -> Result<Option<u64>, String> {
-    let newer = behind_which_is_newer(stream, last).await.map_err(|e| e.to_string())?;
+pub async fn truncated_after(stream: &Stream, last: Position) -> Result<Option<u64>, String> {
+    let newer = last_not_newer(stream, last).await.map_err(|e| e.to_string())?;
     if newer >= last.seq {
         return Ok(None);
     }
     // The timestamps come from the leader at that time, and the server that answers about them may be behind. The
     // message itself is conclusive.
-    match find(stream, last).await.map_err(|e| e.to_string())? {
-        Found::Same => Ok(None),
-        Found::Another | Found::Nothing => Ok(Some(newer)),
+    match check_position(stream, last).await.map_err(|e| e.to_string())? {
+        PositionCheck::Same => Ok(None),
+        PositionCheck::Reused | PositionCheck::Missing => Ok(Some(newer)),
     }
 }
 
 /// Returns the last sequence before the first message that is newer than the last one read. If it is below the latter's
 /// sequence, that sequence was reused.
-async fn behind_which_is_newer(stream: &Stream, last: Position) -> Result<u64, ConsumerError> {
+async fn last_not_newer(stream: &Stream, last: Position) -> Result<u64, ConsumerError> {
     let state = &stream.cached_info().state;
     let younger_ns = state.last_timestamp.unix_timestamp_nanos() - i128::from(last.stored_ns);
     if last.stored_ns == 0 || younger_ns <= 0 {
@@ -58,11 +58,11 @@ async fn behind_which_is_newer(stream: &Stream, last: Position) -> Result<u64, C
 }
 
 /// Returns the last sequence of a stream before the start of a deliver policy, such as a time.
-pub async fn last_before(stream: &Stream, place: DeliverPolicy) -> Result<u64, ConsumerError> {
+pub async fn last_before(stream: &Stream, start: DeliverPolicy) -> Result<u64, ConsumerError> {
     // A consumer that starts there reports it. It is named because the broker's permissions allow only named consumers.
     let config = pull::Config {
         name: Some(format!("seek_{:016x}", rand::random::<u64>())),
-        deliver_policy: place,
+        deliver_policy: start,
         ack_policy: AckPolicy::None,
         memory_storage: true,
         inactive_threshold: Duration::from_secs(5),

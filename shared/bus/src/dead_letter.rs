@@ -9,7 +9,7 @@ pub const REASON: &str = "Rekindle-Reason";
 pub const SOURCE: &str = "Rekindle-Source";
 
 /// Publishes a payload to the dead-letter stream. Its source may advance only after `Ok`.
-pub async fn bury(bus: &Bus, from: &str, source: &str, reason: &str, payload: Bytes) -> Result<(), PublishError> {
+pub async fn publish(bus: &Bus, from: &str, source: &str, reason: &str, payload: Bytes) -> Result<(), PublishError> {
     let mut headers = HeaderMap::new();
     headers.insert(SOURCE, clean(source));
     headers.insert(REASON, clean(reason));
@@ -24,7 +24,7 @@ fn clean(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_reason_cannot_break_a_header() {
+    fn reason_is_sanitized_for_header() {
         assert_eq!(super::clean("a\r\nX: b"), "a  X: b");
     }
 }

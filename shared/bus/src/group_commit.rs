@@ -26,21 +26,21 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::{PublishError, Publisher, subject::Names};
+use wave::{ByteReservation, Outcome, Outcomes, Submission, Wave};
 pub use wave::{MESSAGE_BYTES, PART_BYTES, Part};
-use wave::{Outcome, Outcomes, Room, Submission, Wave};
 
 /// Maximum number of waves in flight.
-const IN_FLIGHT: usize = 2;
+const MAX_IN_FLIGHT: usize = 2;
 /// Delay of the next wave for each message of a wave except the first.
-const PAUSE: Duration = Duration::from_micros(140);
+const PAUSE_PER_MESSAGE: Duration = Duration::from_micros(140);
 /// Maximum number of queued submissions; more are refused.
-const WAITING: usize = 32_768;
+const MAX_QUEUED: usize = 32_768;
 
 /// Accepts submissions for all partitions of the ingest stream.
 pub struct GroupCommit {
     partitions: u16,
     submissions: mpsc::Sender<Submission>,
-    waiting_bytes: Arc<AtomicUsize>,
+    queued_bytes: Arc<AtomicUsize>,
 }
 
 impl GroupCommit {
@@ -48,7 +48,7 @@ impl GroupCommit {
     pub fn start(publisher: &Publisher, names: &Names, partitions: u16, tasks: &TaskTracker) -> Self {
         let subjects: Arc<[Subject]> = (0..partitions).map(|p| names.ingest(p).into()).collect();
         let publisher = publisher.clone();
-        Self::of(partitions, tasks, PAUSE, move |messages: Vec<(u16, Bytes)>| {
+        Self::of(partitions, tasks, PAUSE_PER_MESSAGE, move |messages: Vec<(u16, Bytes)>| {
             let (publisher, subjects) = (publisher.clone(), subjects.clone());
             async move {
                 kernel::failpoint::hit("gateway.before_publish");
@@ -69,9 +69,9 @@ impl GroupCommit {
     where
         F: Future<Output = Vec<Outcome>> + Send + 'static,
     {
-        let (submissions, receiver) = mpsc::channel(WAITING);
+        let (submissions, receiver) = mpsc::channel(MAX_QUEUED);
         tasks.spawn(run(partitions, pause, publish, receiver, tasks.clone()));
-        Self { partitions, submissions, waiting_bytes: Arc::default() }
+        Self { partitions, submissions, queued_bytes: Arc::default() }
     }
 
     pub fn partitions(&self) -> u16 {
@@ -87,10 +87,10 @@ impl GroupCommit {
             return Err(PublishError::TooLarge);
         }
         let bytes = parts.iter().map(|(_, items)| items.bytes.len()).sum();
-        let room = Room::take(bytes, &self.waiting_bytes).ok_or(PublishError::Busy)?;
+        let reservation = ByteReservation::take(bytes, &self.queued_bytes).ok_or(PublishError::Busy)?;
         let partitions: Vec<u16> = parts.iter().map(|(partition, _)| *partition).collect();
         let (done, outcomes) = oneshot::channel();
-        self.submissions.try_send(Submission { parts, done, room }).map_err(|_| PublishError::Busy)?;
+        self.submissions.try_send(Submission { parts, done, reservation }).map_err(|_| PublishError::Busy)?;
         let outcomes = outcomes.await.map_err(|_| PublishError::Timeout)?;
         partitions.into_iter().map(|partition| Ok((partition, outcomes.of(partition)?))).collect()
     }
@@ -105,12 +105,12 @@ async fn run<F>(
 ) where
     F: Future<Output = Vec<Outcome>> + Send + 'static,
 {
-    let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
-    let silent = Arc::new(AtomicBool::new(false));
-    let mut held_over = None;
+    let in_flight = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
+    let broker_silent = Arc::new(AtomicBool::new(false));
+    let mut deferred = None;
     let mut not_before = Instant::now();
     loop {
-        let first = match held_over.take() {
+        let first = match deferred.take() {
             Some(submission) => submission,
             None => match queue.recv().await {
                 Some(submission) => submission,
@@ -126,14 +126,14 @@ async fn run<F>(
         tokio::task::yield_now().await;
         let mut wave = Wave::new(partitions);
         let mut next = Some(first);
-        let probing = silent.load(Ordering::Relaxed);
+        let probing = broker_silent.load(Ordering::Relaxed);
         while wave.is_empty() || !probing {
             let Some(submission) = next.take().or_else(|| queue.try_recv().ok()) else { break };
             if submission.done.is_closed() {
                 continue;
             }
             if let Err(too_much) = wave.add(submission) {
-                held_over = Some(too_much);
+                deferred = Some(too_much);
                 break;
             }
         }
@@ -144,10 +144,10 @@ async fn run<F>(
         not_before = Instant::now() + pause * (messages.len() as u32).saturating_sub(1);
         let in_order: Vec<u16> = messages.iter().map(|(partition, _)| *partition).collect();
         let publishing = publish(messages.into_iter().map(|(partition, m)| (partition, Bytes::from(m))).collect());
-        let silent = silent.clone();
+        let broker_silent = broker_silent.clone();
         tasks.spawn(async move {
             let outcomes = publishing.await;
-            silent.store(outcomes.contains(&Err(PublishError::Timeout)), Ordering::Relaxed);
+            broker_silent.store(outcomes.contains(&Err(PublishError::Timeout)), Ordering::Relaxed);
             drop(permit);
             let outcomes = Arc::new(Outcomes(in_order.into_iter().zip(outcomes).collect()));
             for done in waiting {

@@ -43,7 +43,7 @@ impl Bus {
         let client = options
             .connect(config.servers()?)
             .await
-            .with_context(|| format!("cannot reach NATS at {} (NATS_URL)", config.url_shown()))?;
+            .with_context(|| format!("cannot reach NATS at {} (NATS_URL)", config.redacted_url()))?;
         let jetstream = jetstream::context::ContextBuilder::new()
             .timeout(Duration::from_secs(5))
             .backpressure_on_inflight(false)

@@ -85,7 +85,7 @@ impl Publisher {
         let client = &self.bus.client;
         let sending = async {
             let acks = self.acks.get_or_try_init(|| Acks::subscribe(client)).await?;
-            let (reply, ack) = acks.expect()?;
+            let (reply, ack) = acks.register()?;
             if headers.is_empty() {
                 client.publish_with_reply(subject, reply, payload).await
             } else {

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_carry_the_prefix() {
+    fn names_have_prefix() {
         let names = Names::new("t1_");
         assert_eq!(names.ingest(3), "t1_ingest.3");
         assert_eq!(names.send(Channel::InApp), "t1_send.in_app.direct");

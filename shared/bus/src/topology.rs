@@ -24,14 +24,14 @@ pub struct IngestStream {
 pub enum TopologyError {
     /// The broker and the configuration are incompatible; waiting does not help.
     #[error(transparent)]
-    Shape(#[from] EnvError),
+    Incompatible(#[from] EnvError),
     /// The broker does not answer, or is not ready yet.
     #[error("{0:#}")]
-    Away(#[from] anyhow::Error),
+    Unavailable(#[from] anyhow::Error),
 }
 
 /// Returns the configured streams: ingest, send and dead letters.
-pub fn wanted(names: &Names, config: &BusConfig) -> [Config; 3] {
+pub fn stream_configs(names: &Names, config: &BusConfig) -> [Config; 3] {
     let base = |name: String, subject: String, max_bytes: i64| Config {
         name,
         subjects: vec![subject],
@@ -69,13 +69,13 @@ pub fn created_ms(stream: &Info) -> i64 {
 pub async fn ensure(bus: &Bus) -> Result<IngestStream, TopologyError> {
     let server = bus.client.server_info();
     if server.max_payload < 1_000_000 {
-        return Err(TopologyError::Shape(EnvError {
+        return Err(TopologyError::Incompatible(EnvError {
             name: "NATS_URL".to_owned(),
             problem: format!("this server accepts messages of at most {} bytes", server.max_payload),
             allowed: "a server with a max_payload of at least 1 MB",
         }));
     }
-    let [ingest, send, dead] = wanted(&bus.names, &bus.config);
+    let [ingest, send, dead] = stream_configs(&bus.names, &bus.config);
     let mut ingest = get_or_create(bus, ingest).await?;
     get_or_create(bus, send).await?;
     get_or_create(bus, dead).await?;
@@ -86,7 +86,7 @@ pub async fn ensure(bus: &Bus) -> Result<IngestStream, TopologyError> {
         Some(partitions) if partitions == config.partitions => {
             Ok(IngestStream { partitions, created_ms: created_ms(info) })
         }
-        found => Err(TopologyError::Shape(EnvError {
+        found => Err(TopologyError::Incompatible(EnvError {
             name: "INGEST_PARTITIONS".to_owned(),
             problem: format!(
                 "{} does not match the stream {}, which has {} partitions",

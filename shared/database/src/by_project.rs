@@ -19,16 +19,16 @@ pub const SETTING: &str = "rekindle.by_project";
 
 /// Whether this process's database is distributed by project. A process uses one database; every new connection sets
 /// this again.
-static IS_SPREAD: AtomicBool = AtomicBool::new(false);
+static IS_DISTRIBUTED: AtomicBool = AtomicBool::new(false);
 
 /// Records whether a connection's database is distributed.
-pub fn note(is_spread: bool) {
-    IS_SPREAD.store(is_spread, Ordering::Relaxed);
+pub fn set_distributed(is_distributed: bool) {
+    IS_DISTRIBUTED.store(is_distributed, Ordering::Relaxed);
 }
 
 /// Returns whether each statement must be limited to one project.
-pub fn is_spread() -> bool {
-    IS_SPREAD.load(Ordering::Relaxed)
+pub fn is_distributed() -> bool {
+    IS_DISTRIBUTED.load(Ordering::Relaxed)
 }
 
 /// A statement over rows of several projects, whose first parameter holds the project of each row (`uuid[]`).
@@ -47,14 +47,14 @@ impl ByProject {
     }
 
     /// Returns the statement for rows of one project: it compares with the first project of the parameter.
-    fn of_one(self) -> String {
-        let compared = |sql: String, column: &&str| sql.replace(&format!("project_id = {column}"), OF_ONE);
+    fn for_one_project(self) -> String {
+        let compared = |sql: String, column: &&str| sql.replace(&format!("project_id = {column}"), FIRST_PROJECT);
         self.columns.iter().fold(self.sql.to_owned(), compared)
     }
 }
 
 /// Compares with the project that all rows have, in a form that lets Citus find the shard.
-const OF_ONE: &str = "project_id = ($1::uuid[])[1]";
+const FIRST_PROJECT: &str = "project_id = ($1::uuid[])[1]";
 
 /// Runs a statement for all rows at once, or for each project's rows separately. Without rows it sends no query.
 ///
@@ -75,15 +75,18 @@ where
         return Ok(Vec::new());
     }
     // Read once, so that the statement and the slices agree.
-    let is_spread = is_spread();
+    let is_distributed = is_distributed();
     // Prepared before the first slice is sent: preparing it for each slice would not keep their order.
-    let statement =
-        if is_spread { db.prepare_cached(&sql.of_one()).await? } else { db.prepare_cached(sql.sql).await? };
-    try_join_all(split(rows, project, is_spread).into_iter().map(|part| one(statement.clone(), part))).await
+    let statement = if is_distributed {
+        db.prepare_cached(&sql.for_one_project()).await?
+    } else {
+        db.prepare_cached(sql.sql).await?
+    };
+    try_join_all(split(rows, project, is_distributed).into_iter().map(|part| one(statement.clone(), part))).await
 }
 
 /// Returns merges as columns: the projects, the users that were merged, and the users they were merged into.
-pub fn merged(merges: &[((ProjectId, Uuid), Uuid)]) -> (Vec<ProjectId>, Vec<Uuid>, Vec<Uuid>) {
+pub fn merge_columns(merges: &[((ProjectId, Uuid), Uuid)]) -> (Vec<ProjectId>, Vec<Uuid>, Vec<Uuid>) {
     let projects = merges.iter().map(|((project, _), _)| *project).collect();
     let from = merges.iter().map(|((_, from), _)| *from).collect();
     let into = merges.iter().map(|(_, into)| *into).collect();
@@ -91,10 +94,10 @@ pub fn merged(merges: &[((ProjectId, Uuid), Uuid)]) -> (Vec<ProjectId>, Vec<Uuid
 }
 
 /// Splits rows into the slices that get one statement each.
-fn split<T>(rows: &[T], project: impl Fn(&T) -> ProjectId, is_spread: bool) -> Vec<&[T]> {
+fn split<T>(rows: &[T], project: impl Fn(&T) -> ProjectId, is_distributed: bool) -> Vec<&[T]> {
     match rows {
         [] => Vec::new(),
-        _ if is_spread => rows.chunk_by(|a, b| project(a) == project(b)).collect(),
+        _ if is_distributed => rows.chunk_by(|a, b| project(a) == project(b)).collect(),
         _ => vec![rows],
     }
 }
@@ -104,17 +107,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_statement_of_one_project_names_it() {
+    fn statement_for_one_project_names_it() {
         let sql = ByProject::new(
             "SELECT v.p FROM t JOIN u ON u.project_id = v.p AND u.x = v.p AND t.project_id = g.q",
             &["v.p"],
         );
-        let of_one = "SELECT v.p FROM t JOIN u ON u.project_id = ($1::uuid[])[1] AND u.x = v.p AND t.project_id = g.q";
-        assert_eq!(sql.of_one(), of_one);
+        let for_one_project =
+            "SELECT v.p FROM t JOIN u ON u.project_id = ($1::uuid[])[1] AND u.x = v.p AND t.project_id = g.q";
+        assert_eq!(sql.for_one_project(), for_one_project);
     }
 
     #[test]
-    fn projects_are_taken_apart_only_where_the_database_is_spread() {
+    fn projects_are_split_only_on_a_distributed_database() {
         let row = |project, n| (ProjectId(Uuid::from_u128(project)), n);
         let rows = [row(1, 1), row(1, 2), row(2, 3), row(3, 4), row(3, 5)];
         assert_eq!(split(&rows, |row| row.0, false), [&rows[..]]);

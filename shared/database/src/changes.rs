@@ -14,7 +14,7 @@ pub enum Topic {
     Channel,
     Segment,
     /// Users whose rows were removed or restored by something other than recording.
-    Person,
+    User,
     /// The event subscriptions of webhook endpoints.
     Webhook,
 }
@@ -27,7 +27,7 @@ impl Topic {
         Self::Template,
         Self::Channel,
         Self::Segment,
-        Self::Person,
+        Self::User,
         Self::Webhook,
     ];
 
@@ -39,7 +39,7 @@ impl Topic {
             Self::Template => "template",
             Self::Channel => "channel",
             Self::Segment => "segment",
-            Self::Person => "person",
+            Self::User => "person",
             Self::Webhook => "webhook",
         }
     }

@@ -6,13 +6,13 @@ use deadpool_postgres::GenericClient;
 use crate::{Connection, StoreError, by_project};
 
 /// The oldest version on which the product was tested.
-const OLDEST: (i32, i32) = (13, 2);
+const MIN_VERSION: (i32, i32) = (13, 2);
 /// The table that the others are colocated with, so that all rows of a project are on one server.
-const FIRST: &str = "project";
+const ROOT_TABLE: &str = "project";
 /// Tables without a project that share transactions with rows of projects. They must be in the metadata of Citus: if a
 /// transaction changes a table outside the metadata and rows of one worker, it is committed on the worker first and
 /// here second, so that a crash in between leaves half of it. For tables in the metadata, Citus uses two-phase commit.
-const BESIDE: [&str; 4] = ["account", "change", "ingest_partition", "outbox"];
+const METADATA_TABLES: [&str; 4] = ["account", "change", "ingest_partition", "outbox"];
 
 /// Distributes every table that has a project: `project` first, each other table colocated with it. Distributed tables
 /// are left as they are.
@@ -27,19 +27,19 @@ pub async fn distribute(
 ) -> anyhow::Result<usize> {
     check(db).await?;
     let mut done = 0;
-    for table in missing(db).await? {
+    for table in undistributed_tables(db).await? {
         // The names come from the database's catalog, quoted where necessary.
-        let beside = match (table == FIRST, shards) {
+        let options = match (table == ROOT_TABLE, shards) {
             (true, Some(shards)) => format!("shard_count => {shards}"),
             (true, None) => "colocate_with => 'none'".to_owned(),
-            (false, _) => format!("colocate_with => '{FIRST}'"),
+            (false, _) => format!("colocate_with => '{ROOT_TABLE}'"),
         };
-        let sql = format!("SELECT create_distributed_table('{table}', 'project_id', {beside})");
+        let sql = format!("SELECT create_distributed_table('{table}', 'project_id', {options})");
         db.batch_execute(&sql).await.map_err(StoreError::from).with_context(|| format!("distributing {table}"))?;
         progress(&table);
         done += 1;
     }
-    for table in unknown(db).await? {
+    for table in missing_metadata_tables(db).await? {
         let sql = format!("SELECT citus_add_local_table_to_metadata('{table}')");
         db.batch_execute(&sql)
             .await
@@ -48,7 +48,7 @@ pub async fn distribute(
         progress(&table);
         done += 1;
     }
-    mark(db).await?;
+    mark_distributed(db).await?;
     Ok(done)
 }
 
@@ -67,8 +67,8 @@ async fn check(db: &impl GenericClient) -> anyhow::Result<()> {
              citus_add_node('<worker host>', 5432) for each worker"
         )
     };
-    if parse(&version).is_none_or(|version| version < OLDEST) {
-        let (major, minor) = OLDEST;
+    if parse(&version).is_none_or(|version| version < MIN_VERSION) {
+        let (major, minor) = MIN_VERSION;
         bail!(
             "Citus {version} is older than {major}.{minor}, the oldest tested version: run ALTER EXTENSION citus UPDATE"
         );
@@ -94,29 +94,29 @@ fn parse(version: &str) -> Option<(i32, i32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Returns the tables with a project that are not distributed yet, without partitions: [`FIRST`] first.
-async fn missing(db: &impl GenericClient) -> Result<Vec<String>, StoreError> {
+/// Returns the tables with a project that are not distributed yet, without partitions: [`ROOT_TABLE`] first.
+async fn undistributed_tables(db: &impl GenericClient) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT c.oid::regclass::text AS name FROM pg_class c \
                JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'project_id' \
                WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition \
                AND NOT EXISTS (SELECT FROM pg_dist_partition d WHERE d.logicalrelid = c.oid AND d.partmethod = 'h') \
                ORDER BY c.relname <> $1, c.relname";
-    db.query(sql, &[&FIRST]).await?.iter().map(|row| Ok(row.try_get("name")?)).collect()
+    db.query(sql, &[&ROOT_TABLE]).await?.iter().map(|row| Ok(row.try_get("name")?)).collect()
 }
 
-/// Returns the tables of [`BESIDE`] that are not yet in the metadata of Citus.
-async fn unknown(db: &impl GenericClient) -> Result<Vec<String>, StoreError> {
+/// Returns the tables of [`METADATA_TABLES`] that are not yet in the metadata of Citus.
+async fn missing_metadata_tables(db: &impl GenericClient) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT t AS name FROM unnest($1::text[]) AS t \
                WHERE NOT EXISTS (SELECT FROM pg_dist_partition d WHERE d.logicalrelid = t::regclass) ORDER BY t";
-    db.query(sql, &[&BESIDE.as_slice()]).await?.iter().map(|row| Ok(row.try_get("name")?)).collect()
+    db.query(sql, &[&METADATA_TABLES.as_slice()]).await?.iter().map(|row| Ok(row.try_get("name")?)).collect()
 }
 
 /// Marks the database as distributed, for every session that starts from now on.
-async fn mark(db: &impl GenericClient) -> Result<(), StoreError> {
+async fn mark_distributed(db: &impl GenericClient) -> Result<(), StoreError> {
     let sql =
         format!("SELECT format('ALTER DATABASE %I SET {} = ''on''', current_database()) AS sql", by_project::SETTING);
-    let mark: String = db.query_one(&sql, &[]).await?.try_get("sql")?;
-    Ok(db.batch_execute(&mark).await?)
+    let sql: String = db.query_one(&sql, &[]).await?.try_get("sql")?;
+    Ok(db.batch_execute(&sql).await?)
 }
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
     fn versions_are_compared_as_numbers() {
         assert_eq!(parse("13.2-1"), Some((13, 2)));
         assert_eq!(parse("9.5"), Some((9, 5)));
-        assert!(parse("14.0-1") > Some(OLDEST) && parse("9.5") < Some(OLDEST));
+        assert!(parse("14.0-1") > Some(MIN_VERSION) && parse("9.5") < Some(MIN_VERSION));
         assert_eq!(parse("main"), None);
     }
 }

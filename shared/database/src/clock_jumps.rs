@@ -21,7 +21,7 @@ pub async fn get(db: &impl GenericClient) -> Result<Option<ClockJump>, StoreErro
 }
 
 /// Records a jump. Replaces an earlier one.
-pub async fn note(db: &impl GenericClient, jump: ClockJump) -> Result<(), StoreError> {
+pub async fn record(db: &impl GenericClient, jump: ClockJump) -> Result<(), StoreError> {
     let sql = "INSERT INTO clock_jump (ahead_ms, jumped_at) VALUES ($1, $2) \
                ON CONFLICT (one) DO UPDATE SET ahead_ms = EXCLUDED.ahead_ms, jumped_at = EXCLUDED.jumped_at";
     db.execute(sql, &[&jump.ahead_ms, &jump.jumped_at]).await?;
@@ -29,6 +29,6 @@ pub async fn note(db: &impl GenericClient, jump: ClockJump) -> Result<(), StoreE
 }
 
 /// Deletes the recorded jump: the clock is back, or an operator accepted it. Returns false if there was none.
-pub async fn forget(db: &impl GenericClient) -> Result<bool, StoreError> {
+pub async fn delete(db: &impl GenericClient) -> Result<bool, StoreError> {
     Ok(db.execute("DELETE FROM clock_jump", &[]).await? > 0)
 }

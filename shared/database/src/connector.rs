@@ -31,13 +31,13 @@ use kernel::cause;
 use kernel::env::EnvError;
 use tls::TlsFault;
 
-pub use self::hosts::takes_no_writes;
+pub use self::hosts::is_read_only;
 
 /// Connect timeout for one host.
-const CONNECT: Duration = Duration::from_secs(2);
-const ALLOWED: &str = "a URL such as postgres://user:password@host:5432/database?sslmode=verify-full";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const URL_FORMAT: &str = "a URL such as postgres://user:password@host:5432/database?sslmode=verify-full";
 /// The setting that names the CA of PostgreSQL's certificate, for error messages.
-const TRUST: &str = "sslrootcert in DATABASE_URL";
+const CA_SETTING: &str = "sslrootcert in DATABASE_URL";
 
 /// Opens connections to one database.
 #[derive(Clone)]
@@ -55,29 +55,29 @@ impl Connector {
         let Parameters { rest, mode, root, unknown } = Parameters::split(url);
         if let Some(name) = unknown {
             let problem = format!("the parameter {name:?} is not supported");
-            return Err(refusal(problem, "the TLS parameters sslmode, sslrootcert and sslnegotiation"));
+            return Err(url_error(problem, "the TLS parameters sslmode, sslrootcert and sslnegotiation"));
         }
         // In libpq's other form, `host=… user=…`, the parameters are left to the client library.
         let choose = || Security::choose(mode.as_deref(), root.as_deref());
         let security = parameters::is_url(url).then(choose).transpose()?;
         let mut config: Config =
-            rest.parse().map_err(|e| refusal(format!("is not a valid PostgreSQL URL: {e}"), ALLOWED))?;
+            rest.parse().map_err(|e| url_error(format!("is not a valid PostgreSQL URL: {e}"), URL_FORMAT))?;
         if let Some(security) = &security {
             config.ssl_mode(security.mode());
         }
         if config.get_target_session_attrs() == TargetSessionAttrs::ReadOnly {
             let problem = "target_session_attrs=read-only selects servers that do not accept writes".to_owned();
-            return Err(refusal(problem, "target_session_attrs=read-write, which always applies"));
+            return Err(url_error(problem, "target_session_attrs=read-write, which always applies"));
         }
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         // The version is for migrators, which check the programs that are connected.
         config.application_name(format!("rekindle-{program}/{}", known_version()));
-        config.connect_timeout(CONNECT);
+        config.connect_timeout(CONNECT_TIMEOUT);
         config.keepalives_idle(Duration::from_secs(30));
         // Detects a server that vanished without closing the connection (Linux).
         config.tcp_user_timeout(Duration::from_secs(15));
         let tls = security.unwrap_or_default().client(config.get_ssl_negotiation())?;
-        Ok(Self { hosts: Hosts::of(&config), config, tls: MakeRustlsConnect::new(tls) })
+        Ok(Self { hosts: Hosts::from_config(&config), config, tls: MakeRustlsConnect::new(tls) })
     }
 
     /// Returns the client library's configuration.
@@ -88,7 +88,7 @@ impl Connector {
     /// Opens a session with the host that accepts writes. The task ends with its client. If all hosts fail, returns the
     /// most informative error.
     pub async fn connect(&self) -> Result<(Client, JoinHandle<()>), Error> {
-        self.hosts.first(|config| self.connect_to(config)).await
+        self.hosts.connect(|config| self.connect_to(config)).await
     }
 
     async fn connect_to(&self, config: Config) -> Result<(Client, JoinHandle<()>), Error> {
@@ -99,7 +99,7 @@ impl Connector {
                 plain.ssl_mode(SslMode::Disable);
                 Box::pin(attempt(&plain, self.tls.clone())).await
             }
-            tried => tried,
+            result => result,
         }
     }
 }
@@ -108,7 +108,7 @@ async fn attempt(config: &Config, tls: MakeRustlsConnect) -> Result<(Client, Joi
     let (client, connection) = config.connect(tls).await?;
     let running = tokio::spawn(async move {
         if let Err(error) = serve(connection).await {
-            tracing::warn!("connection to PostgreSQL failed: {}", cause::words(&error));
+            tracing::warn!("connection to PostgreSQL failed: {}", cause::root_message(&error));
         }
     });
     Ok((client, running))
@@ -143,7 +143,7 @@ impl Connect for Connector {
     }
 }
 
-fn refusal(problem: String, allowed: &'static str) -> EnvError {
+fn url_error(problem: String, allowed: &'static str) -> EnvError {
     EnvError { name: "DATABASE_URL".to_owned(), problem, allowed }
 }
 
@@ -161,16 +161,16 @@ pub fn tls_fault(error: &Error) -> Option<TlsFault> {
 }
 
 /// Describes a TLS failure and its remedy.
-pub fn tls_words(error: &Error, fault: TlsFault) -> String {
-    format!("TLS: {}; {}", cause::words(error), remedy(fault))
+pub fn describe_tls_error(error: &Error, fault: TlsFault) -> String {
+    format!("TLS: {}; {}", cause::root_message(error), remedy(fault))
 }
 
 /// Returns the remedy if the server is PostgreSQL.
 pub fn remedy(fault: TlsFault) -> String {
-    let known = fault.remedy(TRUST);
+    let known = fault.remedy(CA_SETTING);
     match fault {
         TlsFault::NotOffered => format!("{known} (ssl = on), or sslmode=disable within a private network"),
-        TlsFault::OtherName => format!("{known}, or sslmode=verify-ca"),
+        TlsFault::NameMismatch => format!("{known}, or sslmode=verify-ca"),
         _ => known,
     }
 }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_modes_are_those_of_libpq() {
+    fn modes_match_libpq() {
         for (parameters, expected) in [
             ("", SslMode::Prefer),
             ("?sslmode=disable", SslMode::Disable),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_name_without_the_password() {
+    fn unsupported_parameter_is_named_without_the_password() {
         for (url, part) in [
             ("postgres://u:hunter2@h/d?sslmode=allow", "sslmode"),
             ("postgres://u:hunter2@h/d?sslmode=verify-ca", "sslrootcert"),

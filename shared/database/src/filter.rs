@@ -11,7 +11,7 @@ use crate::StoreError;
 use kernel::ids::ProjectId;
 
 /// The limit to which totals of filtered lists are counted.
-pub const MOST_COUNTED: i64 = 10_000;
+pub const MAX_COUNTED: i64 = 10_000;
 
 /// The total number of rows of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,24 +27,24 @@ impl Total {
     }
 
     /// Returns a total above the limit.
-    pub fn beyond() -> Self {
-        Self::counted(MOST_COUNTED + 1)
+    pub fn above_limit() -> Self {
+        Self::from_count(MAX_COUNTED + 1)
     }
 
-    /// Converts a count that was limited to [`MOST_COUNTED`] + 1.
-    pub fn counted(found: i64) -> Self {
-        Self { count: found.min(MOST_COUNTED), capped: found > MOST_COUNTED }
+    /// Converts a count that was limited to [`MAX_COUNTED`] + 1.
+    pub fn from_count(found: i64) -> Self {
+        Self { count: found.min(MAX_COUNTED), capped: found > MAX_COUNTED }
     }
 }
 
 /// Where a page starts: after a number of rows, or after a given row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start<T> {
+pub enum PageStart<T> {
     Offset(i64),
     After(T),
 }
 
-impl<T> Start<T> {
+impl<T> PageStart<T> {
     pub fn offset(&self) -> i64 {
         match self {
             Self::Offset(rows) => *rows,
@@ -56,7 +56,7 @@ impl<T> Start<T> {
 /// Forces a kind of plan, whatever the planner estimates. The matches of a text search cannot be estimated, and a plan
 /// that suits one text reads the whole table for another.
 #[derive(Clone, Copy, Debug)]
-pub enum Pin {
+pub enum ForcedPlan {
     /// An index scan in the requested order.
     Ordered,
     /// An index scan, row by row, so that it can end early.
@@ -65,7 +65,7 @@ pub enum Pin {
     Bitmap,
 }
 
-impl Pin {
+impl ForcedPlan {
     /// Begins a transaction for such statements.
     pub async fn begin(self, db: &mut impl GenericClient) -> Result<Transaction<'_>, StoreError> {
         let (index, bitmap, sort) = match self {
@@ -74,7 +74,7 @@ impl Pin {
             Self::Bitmap => ("off", "on", "on"),
         };
         let tx = db.transaction().await?;
-        // Sets all of them each time: in an outer transaction, the settings of one pin would still apply to the next.
+        // Sets all of them each time: in an outer transaction, the settings of one plan would still apply to the next.
         let settings = format!(
             "SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = {index}; SET LOCAL enable_indexonlyscan = {index}; \
              SET LOCAL enable_bitmapscan = {bitmap}; SET LOCAL enable_sort = {sort}"
@@ -100,7 +100,7 @@ pub fn like_pattern(text: &str) -> String {
 
 /// The columns, table and order of a page.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows {
+pub struct PageQuery {
     pub columns: &'static str,
     pub table: &'static str,
     pub order: &'static str,
@@ -131,7 +131,7 @@ impl<'a> Filter<'a> {
     pub async fn page(
         mut self,
         db: &impl GenericClient,
-        Rows { columns, table, order }: Rows,
+        PageQuery { columns, table, order }: PageQuery,
         offset: &'a i64,
         limit: &'a i64,
     ) -> Result<Vec<Row>, StoreError> {
@@ -146,19 +146,19 @@ impl<'a> Filter<'a> {
         Ok(db.query(&db.prepare_cached(&sql).await?, &self.params).await?)
     }
 
-    /// Counts up to [`MOST_COUNTED`] rows.
+    /// Counts up to [`MAX_COUNTED`] rows.
     pub async fn count_capped(&self, db: &impl GenericClient, table: &str) -> Result<Total, StoreError> {
-        Ok(Total::counted(self.count(db, table, MOST_COUNTED + 1).await?))
+        Ok(Total::from_count(self.count(db, table, MAX_COUNTED + 1).await?))
     }
 
-    /// Counts up to `most` rows.
-    pub async fn count(&self, db: &impl GenericClient, table: &str, most: i64) -> Result<i64, StoreError> {
+    /// Counts up to `max` rows.
+    pub async fn count(&self, db: &impl GenericClient, table: &str, max: i64) -> Result<i64, StoreError> {
         let limit = self.params.len() + 1;
         let conditions = &self.conditions;
         let sql =
             format!("SELECT count(*) AS count FROM (SELECT 1 FROM {table} WHERE {conditions} LIMIT ${limit}) AS found");
         let mut params = self.params.clone();
-        params.push(&most);
+        params.push(&max);
         Ok(db.query_one(&db.prepare_cached(&sql).await?, &params).await?.try_get("count")?)
     }
 }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_means_its_text() {
+    fn like_pattern_escapes_wildcards() {
         assert_eq!(like_pattern(r"100%_\"), r"%100\%\_\\%");
     }
 }

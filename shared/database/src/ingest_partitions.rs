@@ -71,7 +71,7 @@ pub async fn renew(
 ) -> Result<Vec<i16>, StoreError> {
     let (partitions, epochs): (Vec<i16>, Vec<i64>) = held.iter().copied().unzip();
     // Locks the rows in order first: an update with a join locks in any order, and two of them could deadlock.
-    let sql = if by_project::is_spread() {
+    let sql = if by_project::is_distributed() {
         "WITH mine AS (SELECT p.partition FROM unnest($2::smallint[], $3::bigint[]) AS v(partition, epoch) \
          JOIN ingest_partition p ON p.partition = v.partition AND p.epoch = v.epoch WHERE p.owner = $1 \
          ORDER BY p.partition FOR UPDATE OF p) UPDATE ingest_partition p \
@@ -91,9 +91,9 @@ pub async fn renew(
     rows.iter().map(|r| Ok(r.try_get("partition")?)).collect()
 }
 
-/// Acquires up to `most` partitions that no worker holds. Epochs grow with time, so that a database restored from a
+/// Acquires up to `max` partitions that no worker holds. Epochs grow with time, so that a database restored from a
 /// backup assigns none that was used before.
-pub async fn acquire(db: &impl GenericClient, worker: Uuid, most: i64, ttl_ms: i64) -> Result<Vec<Lease>, StoreError> {
+pub async fn acquire(db: &impl GenericClient, worker: Uuid, max: i64, ttl_ms: i64) -> Result<Vec<Lease>, StoreError> {
     let sql = "WITH free AS (SELECT partition FROM ingest_partition WHERE owner IS NULL \
                OR lease_until NOT BETWEEN statement_timestamp() AND statement_timestamp() + interval '3 minutes' \
                ORDER BY partition LIMIT $2 FOR UPDATE SKIP LOCKED) UPDATE ingest_partition p \
@@ -102,7 +102,7 @@ pub async fn acquire(db: &impl GenericClient, worker: Uuid, most: i64, ttl_ms: i
                lease_until = statement_timestamp() + $3 * interval '1 millisecond' FROM free \
                WHERE p.partition = free.partition RETURNING p.partition, p.epoch, p.applied_seq, p.applied_ns";
     let statement = db.prepare_cached(sql).await?;
-    db.query(&statement, &[&worker, &most, &(ttl_ms as f64)]).await?.iter().map(Lease::of).collect()
+    db.query(&statement, &[&worker, &max, &(ttl_ms as f64)]).await?.iter().map(Lease::of).collect()
 }
 
 /// Releases a partition.
@@ -132,7 +132,7 @@ pub async fn rewind(
 pub async fn begin(db: &mut Connection) -> Result<Transaction<'_>, StoreError> {
     let tx = db.transaction().await?;
     // Citus plans by parameter values: it makes no generic plan over several shards.
-    let settings = if by_project::is_spread() {
+    let settings = if by_project::is_distributed() {
         "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; \
          SET LOCAL plan_cache_mode = force_custom_plan"
     } else {

@@ -34,11 +34,11 @@ use self::connector::Connector;
 pub use deadpool_postgres::{GenericClient, Object as Connection, Transaction};
 
 /// Maximum number of readings of the database's time.
-const READINGS: u32 = 3;
+const MAX_READINGS: u32 = 3;
 /// A round trip of at most this length needs no further reading.
-const QUICK_MS: i64 = 100;
+const FAST_ROUND_TRIP_MS: i64 = 100;
 /// How long a request waits for a connection before the database counts as unavailable.
-const WAIT: Duration = Duration::from_secs(2);
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Parses a channel as columns store it.
 pub fn channel(text: &str) -> Result<Channel, StoreError> {
@@ -51,7 +51,7 @@ pub enum StoreError {
     /// The database cannot be reached, or all connections are in use.
     #[error("the database cannot be reached: {0}")]
     Unavailable(String),
-    #[error("{}", described(.0))]
+    #[error("{}", describe(.0))]
     Query(#[from] tokio_postgres::Error),
     /// A row contains a value that this program cannot decode.
     #[error("unreadable row: {0}")]
@@ -59,11 +59,11 @@ pub enum StoreError {
 }
 
 /// Describes an error. tokio-postgres displays only "db error"; the server's message is in the source.
-fn described(error: &tokio_postgres::Error) -> String {
+fn describe(error: &tokio_postgres::Error) -> String {
     if let Some(fault) = connector::tls_fault(error) {
-        return connector::tls_words(error, fault);
+        return connector::describe_tls_error(error, fault);
     }
-    if connector::takes_no_writes(error) {
+    if connector::is_read_only(error) {
         return "no host of DATABASE_URL takes writes: each server that answers is a standby or read-only".to_owned();
     }
     match error.as_db_error() {
@@ -74,7 +74,7 @@ fn described(error: &tokio_postgres::Error) -> String {
             db.detail().map(|d| format!(": {d}")).unwrap_or_default()
         ),
         None => {
-            let cause = kernel::cause::words(error);
+            let cause = kernel::cause::root_message(error);
             if cause == error.to_string() { cause } else { format!("{error}: {cause}") }
         }
     }
@@ -93,7 +93,7 @@ impl StoreError {
                         None => {
                             std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<std::io::Error>)
                         }
-                        Some(code) => passes_by_itself(code),
+                        Some(code) => is_transient(code),
                     }
             }
         }
@@ -101,7 +101,7 @@ impl StoreError {
 
     /// Returns whether the values themselves caused the error, so that a retry with them fails again: they are out of
     /// range or malformed (class 22), or violate a constraint (class 23). A missing partition does not count.
-    pub fn is_of_data(&self) -> bool {
+    pub fn is_data_error(&self) -> bool {
         match self {
             Self::Unavailable(_) => false,
             Self::Corrupt(_) => true,
@@ -123,7 +123,7 @@ impl StoreError {
     }
 
     /// Returns whether a statement exceeded its timeout.
-    pub fn is_too_slow(&self) -> bool {
+    pub fn is_statement_timeout(&self) -> bool {
         matches!(self, Self::Query(e) if e.code() == Some(&SqlState::QUERY_CANCELED))
     }
 
@@ -138,7 +138,7 @@ impl StoreError {
 
 /// Returns whether an error may disappear by itself: connection errors, shutdown and start of the server, full disks,
 /// exhausted resources, timeouts, and a read-only server.
-fn passes_by_itself(code: &SqlState) -> bool {
+fn is_transient(code: &SqlState) -> bool {
     let code = code.code();
     ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class)) || code == "25006"
 }
@@ -147,7 +147,7 @@ impl From<PoolError> for StoreError {
     fn from(error: PoolError) -> Self {
         // The cause (a wrong password, a missing database) is unrelated to the work that needed the connection.
         Self::Unavailable(match error {
-            PoolError::Backend(error) => described(&error),
+            PoolError::Backend(error) => describe(&error),
             other => other.to_string(),
         })
     }
@@ -158,7 +158,7 @@ impl From<PoolError> for StoreError {
 pub struct Store {
     pool: Pool,
     /// Time spent waiting for a connection.
-    waited: Histogram,
+    wait_seconds: Histogram,
 }
 
 impl Store {
@@ -173,7 +173,7 @@ impl Store {
         let bounds = format!(
             // JIT compilation of a plan takes longer than any statement here.
             "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = '5s'; SET timezone = 'UTC'; SET jit = off; \
-             SELECT current_setting('{}', true) = 'on' AS is_spread",
+             SELECT current_setting('{}', true) = 'on' AS is_distributed",
             statement.as_millis(),
             by_project::SETTING
         );
@@ -183,51 +183,51 @@ impl Store {
         let pool = Pool::builder(manager)
             .max_size(config.pool_size)
             .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(WAIT))
-            .create_timeout(Some(WAIT))
-            .recycle_timeout(Some(WAIT))
+            .wait_timeout(Some(ACQUIRE_TIMEOUT))
+            .create_timeout(Some(ACQUIRE_TIMEOUT))
+            .recycle_timeout(Some(ACQUIRE_TIMEOUT))
             .post_create(Hook::async_fn(move |client, _| {
                 let bounds = bounds.clone();
                 Box::pin(async move {
-                    let said = client.simple_query(&bounds).await.map_err(HookError::Backend)?;
-                    by_project::note(said.iter().any(|message| match message {
-                        SimpleQueryMessage::Row(row) => row.get("is_spread") == Some("t"),
+                    let messages = client.simple_query(&bounds).await.map_err(HookError::Backend)?;
+                    by_project::set_distributed(messages.iter().any(|message| match message {
+                        SimpleQueryMessage::Row(row) => row.get("is_distributed") == Some("t"),
                         _ => false,
                     }));
                     Ok(())
                 })
             }))
             .build()?;
-        Ok(Self { pool, waited: histogram!(Metric::DatabaseWaitSeconds) })
+        Ok(Self { pool, wait_seconds: histogram!(Metric::DatabaseWaitSeconds) })
     }
 
     /// Returns a connection from the pool. Callers hold it for a few statements only.
     pub async fn connection(&self) -> Result<Connection, StoreError> {
-        let asked = Instant::now();
-        let given = self.pool.get().await;
-        self.waited.record(asked.elapsed());
-        Ok(given?)
+        let started = Instant::now();
+        let connection = self.pool.get().await;
+        self.wait_seconds.record(started.elapsed());
+        Ok(connection?)
     }
 
     /// Sets the clock from the database's time. A slow response no longer shows the current time: of a few readings,
     /// the one with the shortest round trip counts, as of the middle of that round trip.
     pub async fn synchronize(&self, clock: &Clock) -> Result<(), StoreError> {
         let db = self.connection().await?;
-        let mut quickest: Option<(i64, i64)> = None;
-        for _ in 0..READINGS {
-            let asked = clock.passed_ms();
+        let mut fastest: Option<(i64, i64)> = None;
+        for _ in 0..MAX_READINGS {
+            let sent = clock.monotonic_ms();
             let row = db.query_one("SELECT clock_timestamp() AS now", &[]).await?;
-            let (shown, answered): (jiff::Timestamp, i64) = (row.try_get("now")?, clock.passed_ms());
-            let trip = answered - asked;
-            if quickest.is_none_or(|(known, _)| trip < known) {
+            let (shown, answered): (jiff::Timestamp, i64) = (row.try_get("now")?, clock.monotonic_ms());
+            let trip = answered - sent;
+            if fastest.is_none_or(|(shortest, _)| trip < shortest) {
                 // The database's time at the zero point of this process's elapsed time.
-                quickest = Some((trip, shown.as_millisecond() + trip / 2 - answered));
+                fastest = Some((trip, shown.as_millisecond() + trip / 2 - answered));
             }
-            if trip <= QUICK_MS {
+            if trip <= FAST_ROUND_TRIP_MS {
                 break;
             }
         }
-        if let Some((trip, began)) = quickest {
+        if let Some((trip, began)) = fastest {
             // The reading may be from any moment of the round trip.
             clock.follow(began, trip / 2 + 1);
         }

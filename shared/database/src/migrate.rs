@@ -1,7 +1,7 @@
 //! Migrates a database, and checks whether a program can work with its schema.
 //!
 //! An advisory lock admits one migrator at a time. No session waits for a migration longer than [`LOCK_TIMEOUT`]: a
-//! migration that does not get its locks by then is rolled back and retried, for [`PATIENCE`] at most.
+//! migration that does not get its locks by then is rolled back and retried, for [`MAX_RETRY_TIME`] at most.
 
 pub mod blockers;
 mod index;
@@ -28,13 +28,13 @@ const EXTENSIONS: [&str; 2] = ["pg_trgm", "btree_gin"];
 /// Key of the advisory lock: "rekindle" in ASCII.
 const LOCK: i64 = 0x7265_6b69_6e64_6c65;
 /// How often the lock is polled while another migrator holds it.
-const LOOK: Duration = Duration::from_millis(500);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a migration waits for a lock, and thus every session queued after it.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long one migration is retried.
-const PATIENCE: Duration = Duration::from_mins(10);
+const MAX_RETRY_TIME: Duration = Duration::from_mins(10);
 /// Between two attempts, the sessions that were blocked proceed.
-const RETRY: Backoff = Backoff { first: Duration::from_secs(2), factor: 2, most: Duration::from_secs(20) };
+const RETRY_BACKOFF: Backoff = Backoff { initial: Duration::from_secs(2), factor: 2, max: Duration::from_secs(20) };
 
 /// Migrates the database. Returns the migrations that were applied. Waits for another migrator to finish.
 pub async fn run(config: &DatabaseConfig, clock: &Clock) -> anyhow::Result<Vec<&'static Migration>> {
@@ -48,7 +48,7 @@ pub async fn apply(config: &DatabaseConfig, clock: &Clock, migrations: &[Migrati
     // Building an index of a large table takes long.
     let store = Store::with_timeout(config, "migrate", Duration::from_hours(6))?;
     let mut client = store.connection().await.context("cannot reach PostgreSQL (DATABASE_URL)")?;
-    take_turn(&client).await?;
+    acquire_lock(&client).await?;
     let applied = apply_missing(&mut client, migrations).await;
     client.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await?;
     let applied = applied?;
@@ -60,15 +60,15 @@ pub async fn apply(config: &DatabaseConfig, clock: &Clock, migrations: &[Migrati
 
 /// Waits for other migrators by polling. A session that waited within a statement would block a concurrent index build
 /// of the migrator that holds the lock.
-async fn take_turn(client: &Connection) -> Result<(), StoreError> {
-    let mut told = false;
-    let sql = "SELECT pg_try_advisory_lock($1) AS is_ours";
-    while !client.query_one(sql, &[&LOCK]).await?.try_get::<_, bool>("is_ours")? {
-        if !told {
+async fn acquire_lock(client: &Connection) -> Result<(), StoreError> {
+    let mut logged = false;
+    let sql = "SELECT pg_try_advisory_lock($1) AS is_locked";
+    while !client.query_one(sql, &[&LOCK]).await?.try_get::<_, bool>("is_locked")? {
+        if !logged {
             tracing::info!("waiting for another migration to finish");
-            told = true;
+            logged = true;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(LOCK_POLL_INTERVAL).await;
     }
     Ok(())
 }
@@ -91,8 +91,8 @@ pub async fn applied(db: &impl deadpool_postgres::GenericClient) -> Result<Vec<A
 /// Returns the extensions that the schema needs and the database lacks.
 pub async fn missing_extensions(db: &impl deadpool_postgres::GenericClient) -> Result<Vec<&'static str>, StoreError> {
     let rows = db.query("SELECT extname::text AS name FROM pg_extension", &[]).await?;
-    let there = rows.iter().map(|row| row.try_get("name")).collect::<Result<Vec<String>, _>>()?;
-    Ok(EXTENSIONS.into_iter().filter(|needed| !there.iter().any(|name| name == needed)).collect())
+    let installed = rows.iter().map(|row| row.try_get("name")).collect::<Result<Vec<String>, _>>()?;
+    Ok(EXTENSIONS.into_iter().filter(|needed| !installed.iter().any(|name| name == needed)).collect())
 }
 
 async fn apply_missing(client: &mut Connection, migrations: &[Migration]) -> anyhow::Result<Vec<i32>> {
@@ -126,37 +126,37 @@ async fn apply_missing(client: &mut Connection, migrations: &[Migration]) -> any
             },
         )?;
     }
-    let mut anew = Vec::new();
+    let mut newly_applied = Vec::new();
     for migration in migrations {
         if done.iter().any(|found| found.version == migration.version) {
             continue;
         }
         readers::refuse_older(client, migration).await?;
         unpublished::refuse_loss(client, migration).await?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + MAX_RETRY_TIME;
         let mut tries = 0;
         while let Err(error) = attempt(client, migration).await {
             tries += 1;
-            if !gives_way(&error) || Instant::now() >= until {
+            if !is_lock_conflict(&error) || Instant::now() >= until {
                 return Err(error).with_context(|| format!("migration {} ({})", migration.version, migration.name));
             }
-            let blockers = blockers::present(client).await?;
+            let blockers = blockers::find(client).await?;
             tracing::warn!(
                 "migration {} ({}) did not get its locks within {} s and will be retried; sessions that hold table locks: {}",
                 migration.version,
                 migration.name,
                 LOCK_TIMEOUT.as_secs(),
-                blockers::in_words(&blockers)
+                blockers::describe(&blockers)
             );
-            tokio::time::sleep(RETRY.delay(tries, rand::random())).await;
+            tokio::time::sleep(RETRY_BACKOFF.delay(tries, rand::random())).await;
         }
-        anew.push(migration.version);
+        newly_applied.push(migration.version);
     }
-    Ok(anew)
+    Ok(newly_applied)
 }
 
 /// Returns whether the migration failed because of concurrent sessions.
-fn gives_way(error: &anyhow::Error) -> bool {
+fn is_lock_conflict(error: &anyhow::Error) -> bool {
     error.downcast_ref::<StoreError>().is_some_and(StoreError::is_conflict)
 }
 
@@ -164,7 +164,7 @@ fn gives_way(error: &anyhow::Error) -> bool {
 async fn attempt(client: &mut Connection, migration: &Migration) -> anyhow::Result<()> {
     let step = migration.step().map_err(anyhow::Error::msg)?;
     if let Step::Index(index) = &step {
-        index::make(client, index).await?;
+        index::create(client, index).await?;
     }
     let tx = client.transaction().await.map_err(StoreError::from)?;
     if let Step::Transaction(sql) = step {
@@ -218,10 +218,10 @@ async fn check_for(
     let sql = "SELECT coalesce(max(version), 0) AS version, coalesce(max(min_reader), 0) AS min_reader \
                FROM schema_migration";
     let row = db.query_one(sql, &[]).await?;
-    Ok(judge(row.try_get("version")?, row.try_get("min_reader")?, known))
+    Ok(check_versions(row.try_get("version")?, row.try_get("min_reader")?, known))
 }
 
-fn judge(found: i32, min_reader: i32, known: i32) -> Result<(), SchemaError> {
+fn check_versions(found: i32, min_reader: i32, known: i32) -> Result<(), SchemaError> {
     match found {
         0 => Err(SchemaError::Empty),
         _ if found < known => Err(SchemaError::Old { found, needed: known }),
@@ -235,11 +235,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_is_judged_by_what_it_still_lets_read() {
-        assert_eq!(judge(0, 0, 3), Err(SchemaError::Empty));
-        assert_eq!(judge(2, 1, 3), Err(SchemaError::Old { found: 2, needed: 3 }));
-        assert_eq!(judge(3, 3, 3), Ok(()));
-        assert_eq!(judge(4, 3, 3), Ok(()));
-        assert_eq!(judge(4, 4, 3), Err(SchemaError::Newer { found: 4, min_reader: 4, known: 3 }));
+    fn schema_is_accepted_up_to_its_min_reader() {
+        assert_eq!(check_versions(0, 0, 3), Err(SchemaError::Empty));
+        assert_eq!(check_versions(2, 1, 3), Err(SchemaError::Old { found: 2, needed: 3 }));
+        assert_eq!(check_versions(3, 3, 3), Ok(()));
+        assert_eq!(check_versions(4, 3, 3), Ok(()));
+        assert_eq!(check_versions(4, 4, 3), Err(SchemaError::Newer { found: 4, min_reader: 4, known: 3 }));
     }
 }

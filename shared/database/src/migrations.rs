@@ -73,7 +73,9 @@ impl Migration {
         }
         let rest = self.sql.trim_start_matches(|c: char| c.is_whitespace());
         let body = skip_comments(rest).trim_end();
-        index(body).map(Step::Index).ok_or("-- index: concurrently is for one CREATE INDEX name ON table (…); alone")
+        parse_index(body)
+            .map(Step::Index)
+            .ok_or("-- index: concurrently is for one CREATE INDEX name ON table (…); alone")
     }
 }
 
@@ -85,7 +87,7 @@ fn skip_comments(mut text: &str) -> &str {
     text
 }
 
-fn index(statement: &str) -> Option<Index<'_>> {
+fn parse_index(statement: &str) -> Option<Index<'_>> {
     let statement = statement.strip_suffix(';')?;
     let rest = statement.strip_prefix("CREATE ")?;
     let (unique, rest) = rest.strip_prefix("UNIQUE ").map_or((false, rest), |rest| (true, rest));
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn no_migration_changes_once_it_is_there() {
+    fn released_migrations_never_change() {
         for (migration, (name, checksum)) in MIGRATIONS.iter().zip(FROZEN) {
             assert_eq!(file(migration), name);
             assert_eq!(migration.checksum(), checksum, "{name} is frozen: put its text back and add a new migration");
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_go_up_by_one_and_say_who_may_read() {
+    fn versions_are_consecutive_and_declare_min_reader() {
         for (i, migration) in MIGRATIONS.iter().enumerate() {
             assert_eq!(migration.version, i as i32 + 1);
             assert!(migration.sql.starts_with("-- min-reader:"), "{}", migration.name);
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_is_made_concurrently_where_the_head_says_so() {
+    fn index_header_selects_a_concurrent_build() {
         let made = |sql| Migration { version: 2, name: "made_up", sql }.step();
         let plain = "-- min-reader: 1\nCREATE INDEX a ON b (c);\n";
         assert_eq!(made(plain), Ok(Step::Transaction(plain)));

@@ -24,13 +24,13 @@ use kernel::ids;
 const MONTHS_PER_YEAR: i32 = 12;
 /// Months whose statements are cached. A caller can make up an ID of any month; without this bound, each would leave a
 /// plan in every connection.
-const CACHED: Range<i32> = 2_025 * MONTHS_PER_YEAR..2_045 * MONTHS_PER_YEAR;
+const CACHED_MONTHS: Range<i32> = 2_025 * MONTHS_PER_YEAR..2_045 * MONTHS_PER_YEAR;
 /// January 9999, the last month; later times count as part of it.
-const LAST: i32 = 9_999 * MONTHS_PER_YEAR;
+const LAST_MONTH: i32 = 9_999 * MONTHS_PER_YEAR;
 const LAST_START_MS: i64 = 253_370_764_800_000;
 /// Months known to have partitions, which avoids reading the catalog again. An absent month is read each time, so that
 /// a new partition is found at once. A month whose partition was dropped costs an empty result.
-static FOUND: Mutex<BTreeSet<(&str, Month)>> = Mutex::new(BTreeSet::new());
+static KNOWN_MONTHS: Mutex<BTreeSet<(&str, Month)>> = Mutex::new(BTreeSet::new());
 
 /// A calendar month of UTC. Every ID lies in one, by its timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,7 +50,7 @@ impl Month {
 
     #[must_use]
     pub fn next(self) -> Self {
-        Self((self.0 + 1).min(LAST))
+        Self((self.0 + 1).min(LAST_MONTH))
     }
 
     /// Returns the first millisecond.
@@ -67,7 +67,7 @@ impl Month {
 
     /// Returns the smallest ID after the month.
     pub fn end_id(self) -> Uuid {
-        if self.0 == LAST { Uuid::max() } else { self.next().first_id() }
+        if self.0 == LAST_MONTH { Uuid::max() } else { self.next().first_id() }
     }
 
     /// Returns the SQL condition, without parameters, that an ID column lies in the month.
@@ -77,7 +77,7 @@ impl Month {
 
     /// Prepares a statement that contains the month's bounds.
     pub async fn prepare(self, db: &impl GenericClient, sql: &str) -> Result<Statement, StoreError> {
-        Ok(if CACHED.contains(&self.0) { db.prepare_cached(sql).await? } else { db.prepare(sql).await? })
+        Ok(if CACHED_MONTHS.contains(&self.0) { db.prepare_cached(sql).await? } else { db.prepare(sql).await? })
     }
 }
 
@@ -98,7 +98,7 @@ pub async fn split_existing<T: Clone>(
     rows: &[T],
     id: impl Fn(&T) -> Uuid,
 ) -> Result<Vec<(Month, Vec<T>)>, StoreError> {
-    let found = || FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = || KNOWN_MONTHS.lock().unwrap_or_else(PoisonError::into_inner);
     let mut months = split(rows, id);
     let all_found = {
         let found = found();

@@ -12,11 +12,11 @@ use kernel::ids;
 
 const DAY_MS: i64 = 86_400_000;
 /// Days for which partitions are created ahead, so that a scheduler may be down for days.
-const AHEAD: i64 = 14;
+const DAYS_AHEAD: i64 = 14;
 /// Partitions that start within this time must be created now; later ones may be deferred.
-const NEEDED_MS: i64 = 2 * DAY_MS;
+const REQUIRED_AHEAD_MS: i64 = 2 * DAY_MS;
 /// Days before today that the first partition covers: no event's ID is older.
-const BACK: i64 = 31;
+const DAYS_BACK: i64 = 31;
 /// Key of the advisory lock: "rkparts" in ASCII.
 const LOCK: i64 = 0x72_6b70_6172_7473;
 const TABLES: [&str; 2] = ["events", "message"];
@@ -53,11 +53,11 @@ fn missing(table: &str, now_ms: i64, newest_end: Option<i64>) -> Vec<Range> {
     let today = now_ms - now_ms.rem_euclid(DAY_MS);
     let mut ranges = Vec::new();
     let mut from = newest_end.unwrap_or_else(|| {
-        let (start, first) = (today - BACK * DAY_MS, period(table, today).start);
+        let (start, first) = (today - DAYS_BACK * DAY_MS, period(table, today).start);
         ranges.push(Range { name: format!("{table}_before_{}", date(first)), from_ms: start, to_ms: first });
         first
     });
-    while from < today + AHEAD * DAY_MS {
+    while from < today + DAYS_AHEAD * DAY_MS {
         let to = period(table, from).end;
         ranges.push(Range { name: format!("{table}_{}", date(from)), from_ms: from, to_ms: to });
         from = to;
@@ -72,27 +72,27 @@ fn date(ms: i64) -> String {
 /// The result of [`ensure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ensured {
-    pub made: usize,
+    pub created: usize,
     /// Some partitions were not created because other sessions held locks for too long. Existing ones suffice for at
     /// least two days, so the next run can create the rest.
-    pub put_off: bool,
+    pub deferred: bool,
 }
 
 /// Creates the missing partitions. Several processes may run it at once. It neither waits for readers and writers nor
 /// blocks them. Fails with a conflict if it gets no locks and partitions are needed soon.
 pub async fn ensure(db: &mut Connection, now_ms: i64) -> Result<Ensured, StoreError> {
-    let mut ensured = Ensured { made: 0, put_off: false };
+    let mut ensured = Ensured { created: 0, deferred: false };
     for table in TABLES {
         let end = newest_end(db, table).await?;
         for range in missing(table, now_ms, end) {
-            match make(db, table, &range).await {
-                Ok(made) => ensured.made += usize::from(made),
-                Err(error) if error.is_conflict() && range.from_ms >= now_ms + NEEDED_MS => {
-                    ensured.put_off = true;
+            match create(db, table, &range).await {
+                Ok(created) => ensured.created += usize::from(created),
+                Err(error) if error.is_conflict() && range.from_ms >= now_ms + REQUIRED_AHEAD_MS => {
+                    ensured.deferred = true;
                     // In order: the next run starts at the newest partition's end and must not leave a gap.
                     break;
                 }
-                Err(error) if is_taken(&error) => {
+                Err(error) if is_range_conflict(&error) => {
                     tracing::error!(table, name = range.name, %error, "cannot create a time partition");
                 }
                 Err(error) => return Err(error),
@@ -103,7 +103,7 @@ pub async fn ensure(db: &mut Connection, now_ms: i64) -> Result<Ensured, StoreEr
 }
 
 /// Minimum size, in bytes, of a partition to analyze.
-const WORTH_A_LOOK: i64 = 512 * 1024;
+const MIN_ANALYZE_BYTES: i64 = 512 * 1024;
 
 /// Analyzes the partitions that have rows but no statistics, or statistics from when they were empty. Returns how many.
 ///
@@ -114,7 +114,7 @@ const WORTH_A_LOOK: i64 = 512 * 1024;
 pub async fn analyze_new(db: &impl GenericClient) -> Result<usize, StoreError> {
     let sql = "SELECT c.oid::regclass::text AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
                WHERE i.inhparent IN (SELECT t::regclass FROM unnest($1::text[]) t) AND c.relpages = 0 AND pg_relation_size(c.oid) >= $2";
-    let found = db.query(&db.prepare_cached(sql).await?, &[&TABLES.as_slice(), &WORTH_A_LOOK]).await?;
+    let found = db.query(&db.prepare_cached(sql).await?, &[&TABLES.as_slice(), &MIN_ANALYZE_BYTES]).await?;
     for row in &found {
         // PostgreSQL has quoted the names.
         let name: String = row.try_get("name")?;
@@ -128,12 +128,12 @@ pub async fn analyze_new(db: &impl GenericClient) -> Result<usize, StoreError> {
 /// The table is created on its own and then attached, because attaching only conflicts with other schema changes.
 /// `PARTITION OF` would wait for every reader, such as a backup, and block all later sessions. Attaching scans the new
 /// table, which is empty, so that it needs no `CHECK` to avoid the scan.
-async fn make(db: &mut Connection, table: &str, range: &Range) -> Result<bool, StoreError> {
+async fn create(db: &mut Connection, table: &str, range: &Range) -> Result<bool, StoreError> {
     // The names and bounds are built here from digits and letters only: DDL takes no parameters.
     let bounds = format!("FROM ('{}') TO ('{}')", ids::lower_bound(range.from_ms), ids::lower_bound(range.to_ms));
     let tx = db.transaction().await?;
     tx.batch_execute(&format!("SET LOCAL lock_timeout = '1s'; SELECT pg_advisory_xact_lock({LOCK})")).await?;
-    if is_there(&tx, table, &bounds).await? {
+    if exists(&tx, table, &bounds).await? {
         return Ok(false);
     }
     let (name, fillfactor) = (&range.name, if table == "message" { MESSAGE_FILLFACTOR } else { 100 });
@@ -147,7 +147,7 @@ async fn make(db: &mut Connection, table: &str, range: &Range) -> Result<bool, S
 }
 
 /// Returns whether a partition with exactly these bounds exists, because another process created it.
-async fn is_there(tx: &Transaction<'_>, table: &str, bounds: &str) -> Result<bool, StoreError> {
+async fn exists(tx: &Transaction<'_>, table: &str, bounds: &str) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
                WHERE i.inhparent = $1::text::regclass \
                AND pg_get_expr(c.relpartbound, c.oid) = 'FOR VALUES ' || $2) AS is_there";
@@ -155,7 +155,7 @@ async fn is_there(tx: &Transaction<'_>, table: &str, bounds: &str) -> Result<boo
 }
 
 /// Returns whether another partition overlaps the range, or another table has the name: a permanent error.
-fn is_taken(error: &StoreError) -> bool {
+fn is_range_conflict(error: &StoreError) -> bool {
     let taken = [SqlState::INVALID_OBJECT_DEFINITION, SqlState::DUPLICATE_TABLE];
     matches!(error, StoreError::Query(e) if e.code().is_some_and(|code| taken.contains(code)))
 }
@@ -183,14 +183,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_partitions_reach_back_and_ahead_without_gaps() {
+    fn first_partitions_cover_the_required_days_without_gaps() {
         for now in (0..500).map(|day| 1_790_000_000_000 + day * DAY_MS) {
             for table in TABLES {
                 let ranges = missing(table, now, None);
                 assert!(ranges.windows(2).all(|w| w[0].to_ms == w[1].from_ms));
                 assert!(ranges[0].from_ms <= now - ids::CLIENT_ID_PAST_MS);
                 assert!(ranges.last().unwrap().to_ms > now + ids::CLIENT_ID_FUTURE_MS);
-                assert!(ranges.last().unwrap().to_ms >= now + (AHEAD - 1) * DAY_MS);
+                assert!(ranges.last().unwrap().to_ms >= now + (DAYS_AHEAD - 1) * DAY_MS);
             }
         }
     }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_of_another_length_are_continued_without_a_gap() {
+    fn partitions_continue_after_another_length_without_a_gap() {
         let thursday = 1_790_208_000_000;
         let bounds = |table| {
             let ranges = missing(table, thursday - 14 * DAY_MS, Some(thursday)).into_iter();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn later_only_what_is_missing_is_made() {
+    fn only_missing_partitions_are_planned() {
         let now = 1_790_000_000_000;
         let end = missing("events", now, None).last().unwrap().to_ms;
         assert_eq!(missing("events", now, Some(end)), []);

@@ -17,7 +17,7 @@ pub use recurrence::Recurrence;
 pub use winner::{DecidedBy, Score, Verdict};
 
 /// Longest delay with which a campaign may start, and longest interruption after which it continues by itself.
-pub const LATE: SignedDuration = SignedDuration::from_hours(6);
+pub const MAX_START_DELAY: SignedDuration = SignedDuration::from_hours(6);
 
 /// The status of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,7 +130,7 @@ impl Settings {
     /// Returns when the scheduler first checks a campaign that is due at this time: for local times, before it is
     /// due in the earliest timezone.
     pub fn first_check_at(&self, at: Timestamp) -> Timestamp {
-        if self.send_in_user_timezone { at.checked_sub(local_time::SPREAD).unwrap_or(at) } else { at }
+        if self.send_in_user_timezone { at.checked_sub(local_time::MAX_ZONE_SPREAD).unwrap_or(at) } else { at }
     }
 
     /// Encodes the settings for storage.
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stored_settings_read_back_as_they_were() {
+    fn stored_settings_round_trip() {
         let stored = json!({
             "throttlePerMinute": 500, "sendInUserTimezone": true,
             "variants": [{"name": "A", "templateId": Uuid::nil(), "weight": 50.0}],
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn names_read_back() {
+    fn names_round_trip() {
         assert!(CampaignStatus::ALL.iter().all(|s| CampaignStatus::parse(s.as_str()) == Some(*s)));
         assert!(CampaignStatus::ALL.iter().all(|s| s.is_open() || !s.is_editable()));
     }

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_told_from_other_texts() {
+    fn valid_addresses_are_recognized() {
         for good in
             ["ada@example.com", "a.b+c@sub.example.co", "ada@bücher.example", "ada@localhost", "o'neil_1/x@a-b.co"]
         {

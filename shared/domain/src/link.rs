@@ -24,7 +24,7 @@ pub enum Purpose {
 impl Purpose {
     pub const ALL: [Self; 4] = [Self::Unsubscribe, Self::Preferences, Self::Open, Self::Click];
 
-    fn place(self) -> &'static str {
+    fn signing_context(self) -> &'static str {
         match self {
             Self::Unsubscribe => "link:unsubscribe",
             Self::Preferences => "link:preferences",
@@ -46,7 +46,7 @@ impl Purpose {
 
 /// A message and its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct About {
+pub struct LinkClaims {
     pub project: ProjectId,
     pub message: Uuid,
     pub user: Uuid,
@@ -57,7 +57,7 @@ pub struct About {
     pub channel: Option<Channel>,
 }
 
-impl About {
+impl LinkClaims {
     fn text(&self) -> &'static str {
         self.channel.map_or("", Channel::as_str)
     }
@@ -70,7 +70,7 @@ impl About {
 
 /// A message, for tracking links. They may be forwarded with the message, so they do not identify the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent {
+pub struct TrackingClaims {
     pub project: ProjectId,
     pub message: Uuid,
 }
@@ -80,61 +80,68 @@ const ID: usize = 16;
 
 /// Returns the unsubscribe link, always the same for the same message. `base` is the installation's URL without a
 /// trailing slash.
-pub fn unsubscribe(keys: &MasterKeys, base: &str, about: About) -> String {
+pub fn unsubscribe(keys: &MasterKeys, base: &str, about: LinkClaims) -> String {
     let ids = [about.project.0, about.message, about.user];
     let ids: Vec<Uuid> = ids.into_iter().chain(about.group).collect();
-    made(keys, base, Purpose::Unsubscribe, about.project, &ids, about.text())
+    signed_link(keys, base, Purpose::Unsubscribe, about.project, &ids, about.text())
 }
 
 /// Returns the link to the user's subscription preferences, independent of the message's group.
-pub fn preferences(keys: &MasterKeys, base: &str, about: About) -> String {
+pub fn preferences(keys: &MasterKeys, base: &str, about: LinkClaims) -> String {
     let ids = [about.project.0, about.message, about.user];
-    made(keys, base, Purpose::Preferences, about.project, &ids, about.text())
+    signed_link(keys, base, Purpose::Preferences, about.project, &ids, about.text())
 }
 
 /// Returns the URL of the open-tracking pixel in a mail.
-pub fn open(keys: &MasterKeys, base: &str, sent: Sent) -> String {
-    made(keys, base, Purpose::Open, sent.project, &[sent.project.0, sent.message], "")
+pub fn open(keys: &MasterKeys, base: &str, sent: TrackingClaims) -> String {
+    signed_link(keys, base, Purpose::Open, sent.project, &[sent.project.0, sent.message], "")
 }
 
 /// Returns a link that redirects to a page. The signature includes the page's URL, so that the link cannot be forged to
 /// redirect elsewhere.
-pub fn click(keys: &MasterKeys, base: &str, sent: Sent, page: &str) -> String {
-    made(keys, base, Purpose::Click, sent.project, &[sent.project.0, sent.message], page)
+pub fn click(keys: &MasterKeys, base: &str, sent: TrackingClaims, page: &str) -> String {
+    signed_link(keys, base, Purpose::Click, sent.project, &[sent.project.0, sent.message], page)
 }
 
 /// Reads the token of an unsubscribe link, its last path segment. Returns `None` unless this installation signed it
 /// for this purpose.
-pub fn read_unsubscribe(keys: &MasterKeys, token: &str) -> Option<About> {
+pub fn read_unsubscribe(keys: &MasterKeys, token: &str) -> Option<LinkClaims> {
     if let Some(([project, message, user, group], text)) = read(keys, Purpose::Unsubscribe, token) {
-        return About::of([project, message, user], Some(group), &text);
+        return LinkClaims::of([project, message, user], Some(group), &text);
     }
     let (ids, text) = read(keys, Purpose::Unsubscribe, token)?;
-    About::of(ids, None, &text)
+    LinkClaims::of(ids, None, &text)
 }
 
 /// Reads the token of a preferences link, like [`read_unsubscribe`]; it has no group.
-pub fn read_preferences(keys: &MasterKeys, token: &str) -> Option<About> {
+pub fn read_preferences(keys: &MasterKeys, token: &str) -> Option<LinkClaims> {
     let (ids, text) = read(keys, Purpose::Preferences, token)?;
-    About::of(ids, None, &text)
+    LinkClaims::of(ids, None, &text)
 }
 
 /// Reads the token of an open-tracking link, like [`read_unsubscribe`].
-pub fn read_open(keys: &MasterKeys, token: &str) -> Option<Sent> {
+pub fn read_open(keys: &MasterKeys, token: &str) -> Option<TrackingClaims> {
     let ([project, message], text) = read(keys, Purpose::Open, token)?;
-    text.is_empty().then_some(Sent { project: ProjectId(project), message })
+    text.is_empty().then_some(TrackingClaims { project: ProjectId(project), message })
 }
 
 /// Reads the token of a click-tracking link, like [`read_unsubscribe`]; also returns the URL of the page.
-pub fn read_click(keys: &MasterKeys, token: &str) -> Option<(Sent, String)> {
+pub fn read_click(keys: &MasterKeys, token: &str) -> Option<(TrackingClaims, String)> {
     let ([project, message], page) = read(keys, Purpose::Click, token)?;
-    (!page.is_empty()).then_some((Sent { project: ProjectId(project), message }, page))
+    (!page.is_empty()).then_some((TrackingClaims { project: ProjectId(project), message }, page))
 }
 
 /// Creates a link. Its token is the base64url of IDs, signature and text; the signature covers IDs and text.
-fn made(keys: &MasterKeys, base: &str, purpose: Purpose, project: ProjectId, ids: &[Uuid], text: &str) -> String {
+fn signed_link(
+    keys: &MasterKeys,
+    base: &str,
+    purpose: Purpose,
+    project: ProjectId,
+    ids: &[Uuid],
+    text: &str,
+) -> String {
     let ids: Vec<u8> = ids.iter().flat_map(Uuid::as_bytes).copied().collect();
-    let tag = keys.sign(project, purpose.place(), &[&ids, text.as_bytes()].concat());
+    let tag = keys.sign(project, purpose.signing_context(), &[&ids, text.as_bytes()].concat());
     let token = URL_SAFE_NO_PAD.encode([&ids, &tag[..], text.as_bytes()].concat());
     format!("{base}{}{token}", purpose.path())
 }
@@ -148,7 +155,7 @@ fn read<const N: usize>(keys: &MasterKeys, purpose: Purpose, token: &str) -> Opt
     for (id, bytes) in ids.iter_mut().zip(about.chunks_exact(ID)) {
         *id = Uuid::from_slice(bytes).ok()?;
     }
-    let signed = keys.has_signed(ProjectId(*ids.first()?), purpose.place(), &[about, text].concat(), tag);
+    let signed = keys.has_signed(ProjectId(*ids.first()?), purpose.signing_context(), &[about, text].concat(), tag);
     signed.then(|| String::from_utf8(text.to_vec()).ok())?.map(|text| (ids, text))
 }
 
@@ -159,15 +166,15 @@ mod tests {
     const OLD: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
     const NEW: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
     const BASE: &str = "https://example.com";
-    const SENT: Sent = Sent { project: ProjectId(Uuid::from_u128(1)), message: Uuid::from_u128(2) };
+    const SENT: TrackingClaims = TrackingClaims { project: ProjectId(Uuid::from_u128(1)), message: Uuid::from_u128(2) };
     const PAGE: &str = "https://shop.example/a?b=c&d=e#f";
 
-    fn about(n: u128) -> About {
+    fn about(n: u128) -> LinkClaims {
         let (message, user) = (Uuid::from_u128(2), Uuid::from_u128(3));
-        About { project: ProjectId(Uuid::from_u128(n)), message, user, group: None, channel: None }
+        LinkClaims { project: ProjectId(Uuid::from_u128(n)), message, user, group: None, channel: None }
     }
 
-    fn token(keys: &MasterKeys, about: About) -> String {
+    fn token(keys: &MasterKeys, about: LinkClaims) -> String {
         let url = unsubscribe(keys, BASE, about);
         url.strip_prefix("https://example.com/unsubscribe/").unwrap().to_owned()
     }
@@ -183,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_made_here_is_read() {
+    fn only_signed_tokens_are_read() {
         let keys = MasterKeys::parse(OLD).unwrap();
         let made = token(&keys, about(1));
         assert_eq!(read_unsubscribe(&keys, &made), Some(about(1)));
@@ -197,9 +204,9 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_signed_with_the_rest() {
+    fn group_is_signed() {
         let keys = MasterKeys::parse(OLD).unwrap();
-        let of_group = About { group: Some(Uuid::from_u128(4)), ..about(1) };
+        let of_group = LinkClaims { group: Some(Uuid::from_u128(4)), ..about(1) };
         let made = token(&keys, of_group);
         assert_eq!(read_unsubscribe(&keys, &made), Some(of_group));
         for forged in forged(&made) {
@@ -217,25 +224,25 @@ mod tests {
     }
 
     #[test]
-    fn a_link_holds_its_messages_channel_and_links_without_one_stay_valid() {
+    fn link_contains_channel_and_links_without_one_stay_valid() {
         let keys = MasterKeys::parse(OLD).unwrap();
         let last = |url: String| url.rsplit('/').next().unwrap().to_owned();
         for channel in Channel::ALL.map(Some).into_iter().chain([None]) {
             for group in [None, Some(Uuid::from_u128(4))] {
-                let about = About { group, channel, ..about(1) };
+                let about = LinkClaims { group, channel, ..about(1) };
                 let made = last(unsubscribe(&keys, BASE, about));
                 assert_eq!(read_unsubscribe(&keys, &made), Some(about));
                 assert!(forged(&made).all(|forged| read_unsubscribe(&keys, &forged).is_none()), "{made}");
                 let made = last(preferences(&keys, BASE, about));
-                assert_eq!(read_preferences(&keys, &made), Some(About { group: None, ..about }));
+                assert_eq!(read_preferences(&keys, &made), Some(LinkClaims { group: None, ..about }));
                 assert!(forged(&made).all(|forged| read_preferences(&keys, &forged).is_none()), "{made}");
             }
         }
         // The channel can be neither removed, added nor replaced, and a group cannot become part of it.
         let of = |about| bytes(&token(&keys, about));
-        let (with, without) = (of(About { channel: Some(Channel::Sms), ..about(1) }), of(about(1)));
+        let (with, without) = (of(LinkClaims { channel: Some(Channel::Sms), ..about(1) }), of(about(1)));
         let end = without.len();
-        let of_group = of(About { group: Some(Uuid::from_u128(4)), channel: Some(Channel::Sms), ..about(1) });
+        let of_group = of(LinkClaims { group: Some(Uuid::from_u128(4)), channel: Some(Channel::Sms), ..about(1) });
         let (ids, rest) = of_group.split_at(3 * ID);
         let (group, rest) = rest.split_at(ID);
         let moved = [ids, &rest[..TAG], group, &rest[TAG..]].concat();
@@ -250,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_click_leads_only_to_where_it_was_made_for() {
+    fn click_link_leads_only_to_signed_page() {
         let keys = MasterKeys::parse(OLD).unwrap();
         let url = click(&keys, BASE, SENT, PAGE);
         let made = url.strip_prefix("https://example.com/c/").unwrap();
@@ -271,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_for_one_thing_is_none_for_another() {
+    fn link_is_valid_for_one_purpose() {
         let keys = MasterKeys::parse(OLD).unwrap();
         let last = |url: String| url.rsplit('/').next().unwrap().to_owned();
         let (unsubscribed, opened) = (last(unsubscribe(&keys, "", about(1))), last(open(&keys, "", SENT)));
@@ -285,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tracked_link_says_nothing_of_its_person() {
+    fn tracking_link_does_not_identify_user() {
         let keys = MasterKeys::parse(OLD).unwrap();
         for url in [open(&keys, "", SENT), click(&keys, "", SENT, PAGE)] {
             let bytes = URL_SAFE_NO_PAD.decode(url.rsplit('/').next().unwrap()).unwrap();
@@ -296,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_outlives_the_rotation_of_keys() {
+    fn link_survives_key_rotation() {
         let made = token(&MasterKeys::parse(OLD).unwrap(), about(1));
         let both = MasterKeys::parse(&format!("{NEW},{OLD}")).unwrap();
         assert!(read_unsubscribe(&both, &made).is_some());

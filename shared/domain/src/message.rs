@@ -121,7 +121,7 @@ impl DeliveryState {
     }
 
     /// Returns the state that a webhook of this kind reports, for example `message.delivered`; `None` for other kinds.
-    pub fn told_by(kind: &str) -> Option<Self> {
+    pub fn from_webhook_kind(kind: &str) -> Option<Self> {
         let state = Self::parse(kind.strip_prefix("message.")?)?;
         let reported = [Self::Delivered, Self::Opened, Self::Clicked, Self::Bounced, Self::Complained, Self::Failed];
         reported.contains(&state).then_some(state)
@@ -166,7 +166,7 @@ impl DeliveryState {
 
 /// Codes of failures caused by the system, the project's settings or its provider rather than by the message or its
 /// recipient. Once the cause is fixed, the message can be sent again.
-const MENDABLE: [&str; 7] = [
+const RETRYABLE: [&str; 7] = [
     "gave_up",
     "outcome_unknown",
     "internal_error",
@@ -185,7 +185,7 @@ pub fn reason_code(reason: &str) -> &str {
 /// followed by a colon and details.
 pub fn is_dead_letter(reason: &str) -> bool {
     let code = reason_code(reason);
-    MENDABLE.contains(&code)
+    RETRYABLE.contains(&code)
 }
 
 #[cfg(test)]
@@ -193,14 +193,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_read_back() {
+    fn names_round_trip() {
         assert!(Channel::ALL.iter().all(|c| Channel::parse(&c.as_str().to_lowercase()) == Some(*c)));
         assert!(DeliveryState::ALL.iter().all(|s| DeliveryState::parse(s.as_str()) == Some(*s)));
         assert!(Lane::ALL.iter().all(|l| Lane::parse(l.as_str()) == Some(*l)));
     }
 
     #[test]
-    fn a_state_only_moves_forward() {
+    fn state_only_moves_forward() {
         use DeliveryState::{Bounced, Cancelled, Clicked, Complained, Delivered, Failed, Opened, Queued, Sent};
         for (before, reported, after) in [
             (Queued, Delivered, Delivered),
@@ -228,7 +228,7 @@ mod tests {
 
     /// No sequence of reports leads back to an earlier state.
     #[test]
-    fn no_word_leads_back() {
+    fn no_report_leads_back() {
         fn reached(from: DeliveryState, found: &mut Vec<DeliveryState>) {
             for next in DeliveryState::ALL.map(|reported| from.after(reported)) {
                 if next != from && !found.contains(&next) {
@@ -248,17 +248,17 @@ mod tests {
     }
 
     #[test]
-    fn only_what_happens_after_the_sending_is_told_by_webhooks() {
-        assert_eq!(DeliveryState::told_by("message.bounced"), Some(DeliveryState::Bounced));
+    fn webhooks_report_only_states_after_sending() {
+        assert_eq!(DeliveryState::from_webhook_kind("message.bounced"), Some(DeliveryState::Bounced));
         for kind in
             ["message.queued", "message.sent", "message.cancelled", "message.unsubscribed", "bounced", "message."]
         {
-            assert_eq!(DeliveryState::told_by(kind), None, "{kind}");
+            assert_eq!(DeliveryState::from_webhook_kind(kind), None, "{kind}");
         }
     }
 
     #[test]
-    fn what_can_be_mended_can_be_sent_again() {
+    fn retryable_failures_are_dead_letters() {
         for (reason, dead) in [
             ("gave_up: 421 try later", true),
             ("render_failed: body: line 2", true),

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscription_is_known_by_its_endpoint() {
+    fn endpoint_identifies_subscription() {
         let one = subscription("https://push.example/1", "a", "b");
         let other = r#"  {"keys":{"auth":"c","p256dh":"d"},"endpoint":"https://push.example/1"}"#;
         assert_eq!(id(PROJECT, &one), id(PROJECT, other));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscription_is_read_and_written_in_one_form() {
+    fn subscription_has_one_stored_form() {
         let padded = format!("{}==", BASE64URL.encode([9; 16]));
         let read = Subscription::parse(&subscription("https://push.example/1", &point(), &padded)).unwrap();
         assert_eq!((read.auth, read.p256dh[0]), ([9; 16], 4));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_push_can_be_sent_to_is_refused() {
+    fn invalid_subscription_is_refused() {
         let (point, auth) = (point(), BASE64URL.encode([9; 16]));
         for (token, why) in [
             ("token".to_owned(), "JSON of a subscription"),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn names_read_back() {
+    fn names_round_trip() {
         assert!(Platform::ALL.iter().all(|p| Platform::parse(p.as_str()) == Some(*p)));
     }
 }

@@ -4,7 +4,7 @@
 //! rendering, and rejected on saving only if no rendering of it can be valid.
 
 /// Maximum number of characters, before and after rendering.
-pub const LENGTH_MAX: usize = 2_000;
+pub const MAX_CHARS: usize = 2_000;
 
 /// Schemes that would run code or read files of the device.
 const REFUSED: [&str; 5] = ["javascript", "data", "vbscript", "file", "blob"];
@@ -15,45 +15,45 @@ const REFUSED: [&str; 5] = ["javascript", "data", "vbscript", "file", "blob"];
     "must be an absolute URL whose scheme is not javascript, data, vbscript, file or blob, or a path that begins \
      with a single /; at most 2,000 characters, and no \\"
 )]
-pub struct NotOpened;
+pub struct InvalidPushUrl;
 
 /// Checks a rendered URL; returns `None` if it is empty. Spaces are encoded, as browsers do.
-pub fn rendered(text: &str) -> Result<Option<String>, NotOpened> {
+pub fn rendered(text: &str) -> Result<Option<String>, InvalidPushUrl> {
     let url = text.trim().replace(' ', "%20");
     if url.is_empty() {
         return Ok(None);
     }
-    judge(&url)?;
+    check_rendered(&url)?;
     Ok(Some(url))
 }
 
 /// Checks the source of a URL by the text before its first placeholder, or as a whole if it has none.
-pub fn check_source(source: &str) -> Result<(), NotOpened> {
+pub fn check_source(source: &str) -> Result<(), InvalidPushUrl> {
     let placeholder = source.find("{{").into_iter().chain(source.find("{%")).min();
-    let Some(at) = placeholder else { return rendered(source)?.map(|_| ()).ok_or(NotOpened) };
+    let Some(at) = placeholder else { return rendered(source)?.map(|_| ()).ok_or(InvalidPushUrl) };
     let head = source[..at].trim_start();
     let may_begin = match (head.strip_prefix('/'), head.split_once(':')) {
         (Some(rest), _) => !rest.starts_with('/'),
-        (None, Some((scheme, _))) => is_opened(scheme),
+        (None, Some((scheme, _))) => is_allowed_scheme(scheme),
         (None, None) => head.is_empty() || is_scheme(head),
     };
-    if may_begin && !head.contains('\\') { Ok(()) } else { Err(NotOpened) }
+    if may_begin && !head.contains('\\') { Ok(()) } else { Err(InvalidPushUrl) }
 }
 
-fn judge(url: &str) -> Result<(), NotOpened> {
+fn check_rendered(url: &str) -> Result<(), InvalidPushUrl> {
     // Browsers treat a backslash as a slash, and drop line breaks and tabs.
-    if url.chars().count() > LENGTH_MAX || url.contains(|c: char| c == '\\' || c.is_control()) {
-        return Err(NotOpened);
+    if url.chars().count() > MAX_CHARS || url.contains(|c: char| c == '\\' || c.is_control()) {
+        return Err(InvalidPushUrl);
     }
-    let is_one = match (url.strip_prefix('/'), url.split_once(':')) {
+    let is_valid = match (url.strip_prefix('/'), url.split_once(':')) {
         (Some(rest), _) => !rest.starts_with('/'),
-        (None, Some((scheme, rest))) => is_opened(scheme) && leads_somewhere(scheme, rest),
+        (None, Some((scheme, rest))) => is_allowed_scheme(scheme) && has_target(scheme, rest),
         (None, None) => false,
     };
-    if is_one { Ok(()) } else { Err(NotOpened) }
+    if is_valid { Ok(()) } else { Err(InvalidPushUrl) }
 }
 
-fn is_opened(scheme: &str) -> bool {
+fn is_allowed_scheme(scheme: &str) -> bool {
     is_scheme(scheme) && !REFUSED.iter().any(|refused| scheme.eq_ignore_ascii_case(refused))
 }
 
@@ -64,7 +64,7 @@ fn is_scheme(text: &str) -> bool {
 }
 
 /// Returns whether a URL has a target: a web URL needs a host, and any text may follow an app's own scheme.
-fn leads_somewhere(scheme: &str, rest: &str) -> bool {
+fn has_target(scheme: &str, rest: &str) -> bool {
     if ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web)) {
         let host = rest.strip_prefix("//");
         return host.is_some_and(|host| !host.is_empty() && !host.starts_with(['/', '?', '#', ':', '@']));
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_and_paths_are_opened() {
+    fn urls_and_paths_are_accepted() {
         for url in [
             "https://shop.example",
             "HTTP://shop.example:8080/a?b=c#d",
@@ -94,13 +94,13 @@ mod tests {
         }
         assert_eq!(rendered("  /search?q=red shoes "), Ok(Some("/search?q=red%20shoes".to_owned())));
         assert_eq!(rendered("  "), Ok(None));
-        let most = format!("/{}", "ü".repeat(LENGTH_MAX - 1));
+        let most = format!("/{}", "ü".repeat(MAX_CHARS - 1));
         assert!(rendered(&most).is_ok());
-        assert_eq!(rendered(&format!("{most}x")), Err(NotOpened));
+        assert_eq!(rendered(&format!("{most}x")), Err(InvalidPushUrl));
     }
 
     #[test]
-    fn what_runs_code_or_leads_nowhere_is_refused() {
+    fn unsafe_or_incomplete_urls_are_refused() {
         for url in [
             "javascript:alert(1)",
             " JavaScript:alert(1)",
@@ -129,14 +129,14 @@ mod tests {
             "?a=b:c",
             "#a",
         ] {
-            assert_eq!(rendered(url), Err(NotOpened), "{url:?}");
-            assert_eq!(check_source(url), Err(NotOpened), "{url:?}");
+            assert_eq!(rendered(url), Err(InvalidPushUrl), "{url:?}");
+            assert_eq!(check_source(url), Err(InvalidPushUrl), "{url:?}");
         }
-        assert_eq!(check_source(" "), Err(NotOpened));
+        assert_eq!(check_source(" "), Err(InvalidPushUrl));
     }
 
     #[test]
-    fn a_source_is_refused_only_where_no_rendering_is_right() {
+    fn source_is_refused_only_if_no_rendering_is_valid() {
         for source in [
             "{{ event.link }}",
             " {% if a %}https://a.b{% endif %}",
@@ -157,7 +157,7 @@ mod tests {
             "1{{ x }}",
             "ü{% if a %}",
         ] {
-            assert_eq!(check_source(source), Err(NotOpened), "{source}");
+            assert_eq!(check_source(source), Err(InvalidPushUrl), "{source}");
         }
     }
 }

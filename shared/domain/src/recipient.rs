@@ -21,7 +21,7 @@ pub struct Recipient {
 
 impl Recipient {
     /// Creates a recipient without contact data or properties.
-    pub fn nobody(id: Uuid, created_at: Timestamp) -> Self {
+    pub fn without_profile(id: Uuid, created_at: Timestamp) -> Self {
         let properties = Value::Object(serde_json::Map::new());
         Self { id, external_id: None, anonymous_id: None, email: None, name: None, properties, created_at }
     }

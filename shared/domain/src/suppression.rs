@@ -10,7 +10,7 @@ use kernel::ids::ProjectId;
 pub const SOFT_BOUNCES: i32 = 5;
 
 /// The channels that send to an address of the user.
-pub const WITH_ADDRESSES: [Channel; 2] = [Channel::Email, Channel::Sms];
+pub const ADDRESS_CHANNELS: [Channel; 2] = [Channel::Email, Channel::Sms];
 
 /// Why an address is suppressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,7 +45,7 @@ impl Reason {
     ///
     /// A user who unsubscribed or complained still needs direct messages such as password resets. Bounced
     /// addresses, and those that the project added, receive nothing.
-    pub fn keeps_out(self, lane: Lane) -> bool {
+    pub fn blocks_lane(self, lane: Lane) -> bool {
         match self {
             Self::Bounced | Self::Manual => true,
             Self::Complained | Self::Unsubscribed => lane != Lane::Direct,
@@ -95,7 +95,7 @@ impl Address {
     }
 
     /// Creates an address that represents a user, whatever their actual address is.
-    pub fn person(channel: Channel, user: Uuid) -> Self {
+    pub fn for_user(channel: Channel, user: Uuid) -> Self {
         Self { channel, text: user.to_string() }
     }
 
@@ -131,21 +131,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_reset_reaches_who_wants_no_news() {
+    fn direct_messages_reach_unsubscribed_users() {
         for (reason, direct) in [
             (Reason::Bounced, true),
             (Reason::Manual, true),
             (Reason::Complained, false),
             (Reason::Unsubscribed, false),
         ] {
-            assert_eq!(reason.keeps_out(Lane::Direct), direct);
-            assert!(reason.keeps_out(Lane::Automation) && reason.keeps_out(Lane::Campaign));
+            assert_eq!(reason.blocks_lane(Lane::Direct), direct);
+            assert!(reason.blocks_lane(Lane::Automation) && reason.blocks_lane(Lane::Campaign));
             assert_eq!(Reason::parse(reason.as_str()), Some(reason));
         }
     }
 
     #[test]
-    fn an_address_is_one_however_it_is_written() {
+    fn all_spellings_of_an_address_are_equal() {
         assert_eq!(Address::email(" Ann@Example.COM "), Address::email("ann@example.com"));
         assert_eq!(Address::email("ann@xn--bcher-kva.example"), Address::email("Ann@Bücher.example"));
         let project = ProjectId(Uuid::from_u128(1));
@@ -156,19 +156,19 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_looked_up_under_every_spelling_of_their_domain() {
+    fn spellings_include_every_form_of_domain() {
         let both = ["ann@bücher.example", "ann@xn--bcher-kva.example"];
         assert_eq!(Address::email(both[1]).spellings(), both);
         let stored_before = Address { channel: Channel::Email, text: both[1].to_owned() };
         assert_eq!(stored_before.spellings(), both);
         assert_eq!(Address::email("ann@example.com").spellings(), ["ann@example.com"]);
         let user = Uuid::from_u128(7);
-        assert_eq!(Address::person(Channel::Email, user).spellings(), [user.to_string()]);
+        assert_eq!(Address::for_user(Channel::Email, user).spellings(), [user.to_string()]);
         assert_eq!(Address::number("+15005550006").spellings(), ["+15005550006"]);
     }
 
     #[test]
-    fn numbers_are_international_or_none() {
+    fn only_international_numbers_are_accepted() {
         for (text, number) in [
             ("+4915112345678", Some("+4915112345678")),
             (" +49 (151) 123-456.78 ", Some("+4915112345678")),

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-pub use secret::{ALIVE, EndpointSecrets};
+pub use secret::{EndpointSecrets, REPLACED_SECRET_LIFETIME};
 
 use crate::message::DeliveryState;
 
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_is_that_of_the_scheme() {
+    fn signature_matches_specification() {
         // The example in the specification.
         let key = secret::key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let signed = signature(&key, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, r#"{"test": 2432232314}"#);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn states_of_messages_have_their_types() {
+    fn message_states_have_event_types() {
         assert_eq!(type_of(DeliveryState::Bounced), Some("message.bounced"));
         assert_eq!(type_of(DeliveryState::Suppressed), Some("message.suppressed"));
         for unreported in [DeliveryState::Queued, DeliveryState::Cancelled] {

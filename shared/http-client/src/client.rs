@@ -25,10 +25,10 @@ use super::connect::{Vetted, roots};
 use super::failure::{CallError, failure};
 use kernel::env::{Env, EnvError};
 
-/// Timeout of a whole call, from resolving the host to the end of the response.
-const CALL: Duration = kernel::shutdown::CALL;
+/// Timeout of a complete call, from resolving the host to the end of the response.
+const CALL_TIMEOUT: Duration = kernel::shutdown::CALL_TIMEOUT;
 /// Maximum number of bytes read of a response; the rest is cut off.
-const ANSWER_MAX: usize = 64 * 1024;
+const MAX_BODY_BYTES: usize = 64 * 1024;
 /// Many servers close connections after a minute without requests. Whether a request on a closing connection was
 /// processed is unknown.
 const IDLE: Duration = Duration::from_secs(20);
@@ -39,16 +39,16 @@ const PONG: Duration = Duration::from_secs(10);
 
 /// A response.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     /// The first 64 KiB at most.
     pub body: Bytes,
     /// False if the body was longer or was interrupted.
-    pub whole: bool,
+    pub complete: bool,
 }
 
-impl Answer {
+impl HttpResponse {
     /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
@@ -92,15 +92,15 @@ impl HttpClient {
     /// Reads `OUTBOUND_ALLOW`, and `OUTBOUND_CA_FILE`: CA certificates (PEM) that are trusted in addition to the public
     /// ones.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
-        Self::under(OutboundPolicy::from_env(env)?, env)
+        Self::with_policy(OutboundPolicy::from_env(env)?, env)
     }
 
     /// Reads `OUTBOUND_CA_FILE`. For addresses that only the operator configures, which may be anywhere.
-    pub fn to_anywhere(env: &Env) -> Result<Self, EnvError> {
-        Self::under(OutboundPolicy::anywhere(), env)
+    pub fn unrestricted(env: &Env) -> Result<Self, EnvError> {
+        Self::with_policy(OutboundPolicy::unrestricted(), env)
     }
 
-    pub(super) fn under(policy: OutboundPolicy, env: &Env) -> Result<Self, EnvError> {
+    pub(super) fn with_policy(policy: OutboundPolicy, env: &Env) -> Result<Self, EnvError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let versions = versions.map_err(|e| EnvError {
@@ -152,7 +152,7 @@ impl HttpClient {
 
     /// Like [`Self::call`], for a URL that a project configures: `http://` is allowed only if the operator exempts the
     /// address.
-    pub async fn call_for_project(&self, request: Request<Bytes>) -> Result<Answer, CallError> {
+    pub async fn call_for_project(&self, request: Request<Bytes>) -> Result<HttpResponse, CallError> {
         let uri = request.uri();
         if uri.scheme_str() == Some("http") {
             let (host, port) = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(80));
@@ -166,42 +166,45 @@ impl HttpClient {
     }
 
     /// Makes one call of at most 20 s. Does not follow redirects.
-    pub async fn call(&self, request: Request<Bytes>) -> Result<Answer, CallError> {
+    pub async fn call(&self, request: Request<Bytes>) -> Result<HttpResponse, CallError> {
         call(&self.any, request).await
     }
 
     /// Like [`HttpClient::call`], but always over HTTP/2.
-    pub async fn call_h2(&self, request: Request<Bytes>) -> Result<Answer, CallError> {
+    pub async fn call_h2(&self, request: Request<Bytes>) -> Result<HttpResponse, CallError> {
         call(&self.h2, request).await
     }
 }
 
-async fn call(connections: &Connections, request: Request<Bytes>) -> Result<Answer, CallError> {
-    let end = Instant::now() + CALL;
-    let begun = Arc::new(AtomicBool::new(request.body().is_empty()));
-    let request = request.map(|bytes| Outgoing { bytes: Some(bytes).filter(|b| !b.is_empty()), begun: begun.clone() });
+async fn call(connections: &Connections, request: Request<Bytes>) -> Result<HttpResponse, CallError> {
+    let end = Instant::now() + CALL_TIMEOUT;
+    let send_started = Arc::new(AtomicBool::new(request.body().is_empty()));
+    let request = request
+        .map(|bytes| Outgoing { bytes: Some(bytes).filter(|b| !b.is_empty()), send_started: send_started.clone() });
     let response = match timeout_at(end, connections.request(request)).await {
         Ok(Ok(response)) => response,
-        Ok(Err(error)) => return Err(failure(&error, begun.load(Ordering::Relaxed))),
-        Err(_) if begun.load(Ordering::Relaxed) => return Err(CallError::Unanswered("no response in time".to_owned())),
+        Ok(Err(error)) => return Err(failure(&error, send_started.load(Ordering::Relaxed))),
+        Err(_) if send_started.load(Ordering::Relaxed) => {
+            return Err(CallError::Unanswered("no response in time".to_owned()));
+        }
         Err(_) => return Err(CallError::Unreachable("no connection in time".to_owned())),
     };
     Ok(read(response, end).await)
 }
 
 /// Reads the body as far as possible: the status counts even if the rest is lost.
-async fn read(response: Response<Incoming>, end: Instant) -> Answer {
+async fn read(response: Response<Incoming>, end: Instant) -> HttpResponse {
     let (parts, mut body) = response.into_parts();
-    let (mut bytes, mut whole) = (BytesMut::new(), false);
+    let (mut bytes, mut complete) = (BytesMut::new(), false);
     while let Ok(frame) = timeout_at(end, body.frame()).await {
         match frame {
             None => {
-                whole = true;
+                complete = true;
                 break;
             }
             Some(Ok(frame)) => {
                 let Some(data) = frame.data_ref() else { continue };
-                let room = ANSWER_MAX - bytes.len();
+                let room = MAX_BODY_BYTES - bytes.len();
                 bytes.extend_from_slice(&data[..data.len().min(room)]);
                 if data.len() > room {
                     break;
@@ -210,13 +213,13 @@ async fn read(response: Response<Incoming>, end: Instant) -> Answer {
             Some(Err(_)) => break,
         }
     }
-    Answer { status: parts.status, headers: parts.headers, body: bytes.freeze(), whole }
+    HttpResponse { status: parts.status, headers: parts.headers, body: bytes.freeze(), complete }
 }
 
 /// A request body that records when it is first read: from then on the server may have received the request.
 struct Outgoing {
     bytes: Option<Bytes>,
-    begun: Arc<AtomicBool>,
+    send_started: Arc<AtomicBool>,
 }
 
 impl Body for Outgoing {
@@ -224,7 +227,7 @@ impl Body for Outgoing {
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.begun.store(true, Ordering::Relaxed);
+        self.send_started.store(true, Ordering::Relaxed);
         Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))
     }
 
@@ -243,10 +246,10 @@ mod tests {
     use kernel::clock::from_ms;
 
     #[test]
-    fn a_wish_to_wait_is_seconds_or_a_date() {
-        let answer = |value: &str| {
+    fn retry_after_is_seconds_or_date() {
+        let response = |value: &str| {
             let headers = HeaderMap::from_iter([(http::header::RETRY_AFTER, value.parse().unwrap())]);
-            Answer { status: StatusCode::TOO_MANY_REQUESTS, headers, body: Bytes::new(), whole: true }
+            HttpResponse { status: StatusCode::TOO_MANY_REQUESTS, headers, body: Bytes::new(), complete: true }
         };
         let now = from_ms(784_111_777_000);
         for (value, seconds) in [
@@ -256,7 +259,7 @@ mod tests {
             ("soon", None),
             ("-1", None),
         ] {
-            assert_eq!(answer(value).retry_after(now).map(|d| d.as_secs()), seconds, "{value}");
+            assert_eq!(response(value).retry_after(now).map(|d| d.as_secs()), seconds, "{value}");
         }
     }
 }

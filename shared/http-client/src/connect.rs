@@ -16,7 +16,7 @@ use tower_service::Service;
 use super::OutboundPolicy;
 use kernel::env::{Env, EnvError};
 
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Opens connections that the policy allows.
 #[derive(Clone)]
@@ -41,7 +41,7 @@ impl Service<Uri> for Vetted {
                 let ip = policy.resolve(host, port).await.map_err(io::Error::other)?;
                 TcpStream::connect((ip, port)).await
             };
-            let stream = tokio::time::timeout(CONNECT, connect).await??;
+            let stream = tokio::time::timeout(CONNECT_TIMEOUT, connect).await??;
             stream.set_nodelay(true)?;
             Ok(TokioIo::new(stream))
         })
@@ -58,7 +58,7 @@ pub(super) fn roots(env: &Env) -> Result<(RootCertStore, Vec<CertificateDer<'sta
         problem,
         allowed: "a file of certificates (PEM)",
     };
-    let found = tls::authorities(path).map_err(refusal)?;
+    let found = tls::read_ca_file(path).map_err(refusal)?;
     for certificate in &found {
         roots.add(certificate.clone()).map_err(|e| refusal(format!("{path}: {e}")))?;
     }

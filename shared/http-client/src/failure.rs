@@ -1,7 +1,7 @@
 //! Why a call got no response, and whether the server may have processed it.
 
 use super::OutboundError;
-use kernel::cause::{find, words};
+use kernel::cause::{find, root_message};
 
 /// A call without a response. The messages are shown to users.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,23 +20,23 @@ pub enum CallError {
     Unanswered(String),
 }
 
-/// Classifies an error. `begun` says whether sending had begun.
-pub(super) fn failure(error: &hyper_util::client::legacy::Error, begun: bool) -> CallError {
-    let words = words(error);
+/// Classifies an error. `send_started` says whether sending had begun.
+pub(super) fn failure(error: &hyper_util::client::legacy::Error, send_started: bool) -> CallError {
+    let message = root_message(error);
     if let Some(OutboundError::Refused(..)) = find::<OutboundError>(error) {
-        return CallError::Refused(words);
+        return CallError::Refused(message);
     }
     if error.is_connect() && find::<rustls::Error>(error).is_some() {
-        return CallError::Tls(words);
+        return CallError::Tls(message);
     }
-    if error.is_connect() || !begun || find::<h2::Error>(error).is_some_and(was_not_acted_upon) {
-        return CallError::Unreachable(words);
+    if error.is_connect() || !send_started || find::<h2::Error>(error).is_some_and(was_not_processed) {
+        return CallError::Unreachable(message);
     }
-    CallError::Unanswered(words)
+    CallError::Unanswered(message)
 }
 
 /// Returns whether the server refused the stream, or the stream came after its GOAWAY (RFC 9113, 6.8 and 8.7).
-fn was_not_acted_upon(error: &h2::Error) -> bool {
+fn was_not_processed(error: &h2::Error) -> bool {
     error.is_remote()
         && (error.reason() == Some(h2::Reason::REFUSED_STREAM)
             || (error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR)))

@@ -3,7 +3,7 @@
 //! A host is resolved once, every address is vetted, and the caller connects to the vetted address without resolving
 //! the name again. `OUTBOUND_ALLOW` exempts ranges, for mail servers and services in the operator's own network.
 
-mod address;
+mod base_url;
 mod client;
 mod connect;
 mod failure;
@@ -16,8 +16,8 @@ use std::str::FromStr;
 
 use kernel::env::{Env, EnvError};
 
-pub use address::BaseUrl;
-pub use client::{Answer, HttpClient};
+pub use base_url::BaseUrl;
+pub use client::{HttpClient, HttpResponse};
 pub use failure::CallError;
 use lookup::Lookup;
 
@@ -83,7 +83,7 @@ impl OutboundPolicy {
     }
 
     /// Allows every address. For addresses that only the operator configures.
-    pub fn anywhere() -> Self {
+    pub fn unrestricted() -> Self {
         let all = |base: IpAddr| Cidr { base, bits: 0 };
         Self {
             lookup: Lookup::default(),
@@ -120,12 +120,12 @@ impl OutboundPolicy {
                 self.lookup.of(bare, port).await.map_err(|why| OutboundError::Unresolved(host.to_owned(), why))?
             }
         };
-        self.chosen(host, &addresses)
+        self.choose(host, &addresses)
     }
 
     /// Chooses the address to connect to. Refuses all addresses if one is forbidden, so that a name that has public and
     /// private ones cannot be used.
-    fn chosen(&self, host: &str, addresses: &[IpAddr]) -> Result<IpAddr, OutboundError> {
+    fn choose(&self, host: &str, addresses: &[IpAddr]) -> Result<IpAddr, OutboundError> {
         if let Some(refused) = addresses.iter().find(|ip| !self.allows(**ip)) {
             return Err(OutboundError::Refused(host.to_owned(), refused.to_canonical()));
         }
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_public_addresses_are_called() {
+    fn only_public_addresses_are_allowed() {
         let policy = OutboundPolicy::default();
         for refused in [
             "127.0.0.1",
@@ -226,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_names_is_anywhere() {
+    fn unrestricted_policy_allows_every_address() {
         for ip in ["127.0.0.1", "10.0.0.1", "::1", "fd12::1", "1.1.1.1"] {
-            assert!(OutboundPolicy::anywhere().allows(ip.parse().unwrap()), "{ip}");
+            assert!(OutboundPolicy::unrestricted().allows(ip.parse().unwrap()), "{ip}");
         }
     }
 
     #[tokio::test]
-    async fn a_name_that_points_inside_is_refused() {
+    async fn name_of_private_address_is_refused() {
         let policy = OutboundPolicy::default();
         assert!(matches!(policy.resolve("localhost", 25).await, Err(OutboundError::Refused(..))));
         assert!(matches!(policy.resolve("[::1]", 25).await, Err(OutboundError::Refused(..))));
@@ -241,16 +241,16 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_points_outside_and_inside_is_refused() {
+    fn name_with_public_and_private_addresses_is_refused() {
         let policy = OutboundPolicy::default();
         let [outside, other, inside, mapped] =
             ["8.8.8.8", "2606:4700::1111", "10.0.0.1", "::ffff:127.0.0.1"].map(|ip| ip.parse::<IpAddr>().unwrap());
-        assert_eq!(policy.chosen("a.example", &[other, outside]), Ok(outside));
+        assert_eq!(policy.choose("a.example", &[other, outside]), Ok(outside));
         for addresses in [&[outside, inside][..], &[inside, outside], &[other, outside, mapped]] {
-            let refused = policy.chosen("a.example", addresses);
+            let refused = policy.choose("a.example", addresses);
             assert!(matches!(refused, Err(OutboundError::Refused(..))), "{addresses:?}: {refused:?}");
         }
-        assert!(matches!(policy.chosen("a.example", &[]), Err(OutboundError::Unresolved(..))));
+        assert!(matches!(policy.choose("a.example", &[]), Err(OutboundError::Unresolved(..))));
     }
 
     #[tokio::test]

@@ -8,14 +8,14 @@ use std::pin::Pin;
 use std::time::Duration;
 
 /// Timeout of a lookup: a part of the connect timeout.
-const LIMIT: Duration = Duration::from_secs(5);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The future of a lookup.
-pub(super) type Found = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+pub(super) type LookupFuture = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
 /// The resolver: the system's, or in tests one whose answers change.
 #[derive(Clone, Copy)]
-pub(super) struct Lookup(pub(super) fn(&str, u16) -> Found);
+pub(super) struct Lookup(pub(super) fn(&str, u16) -> LookupFuture);
 
 impl Default for Lookup {
     fn default() -> Self {
@@ -35,7 +35,7 @@ impl fmt::Debug for Lookup {
 impl Lookup {
     /// Returns all addresses of a name, or the reason for the failure, within 5 s.
     pub(super) async fn of(self, host: &str, port: u16) -> Result<Vec<IpAddr>, String> {
-        within((self.0)(host, port), LIMIT).await
+        within((self.0)(host, port), LOOKUP_TIMEOUT).await
     }
 }
 
@@ -52,10 +52,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_name_that_nobody_answers_for_is_given_up() {
+    async fn lookup_times_out() {
         let silent = within(std::future::pending(), Duration::from_millis(10)).await;
         assert_eq!(silent, Err("no answer within 0.01 s".to_owned()));
-        let none = within(async { Err(io::Error::other("no such host")) }, LIMIT).await;
+        let none = within(async { Err(io::Error::other("no such host")) }, LOOKUP_TIMEOUT).await;
         assert_eq!(none, Err("no such host".to_owned()));
     }
 }

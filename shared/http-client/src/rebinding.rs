@@ -8,7 +8,7 @@ use http::Request;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::lookup::{Found, Lookup};
+use super::lookup::{Lookup, LookupFuture};
 use super::{CallError, HttpClient, OutboundPolicy};
 use kernel::env::Env;
 
@@ -17,17 +17,17 @@ const OUTSIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const INSIDE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// Number of lookups so far.
-static LOOKED: AtomicUsize = AtomicUsize::new(0);
+static LOOKUPS: AtomicUsize = AtomicUsize::new(0);
 
 /// Resolves to the outside and the inside address in turn.
-fn turning(host: &str, _: u16) -> Found {
+fn alternating(host: &str, _: u16) -> LookupFuture {
     assert_eq!(host, "turning.example");
-    let is_first = LOOKED.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
+    let is_first = LOOKUPS.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
     Box::pin(async move { Ok(vec![if is_first { OUTSIDE } else { INSIDE }.into()]) })
 }
 
 #[tokio::test]
-async fn a_name_that_turns_inside_is_called_where_it_was_vetted_or_not_at_all() {
+async fn rebinding_name_is_called_only_at_vetted_address() {
     // A port that is free on both addresses.
     let (outside, canary, port) = loop {
         let outside = TcpListener::bind((OUTSIDE, 0)).await.unwrap();
@@ -40,24 +40,24 @@ async fn a_name_that_turns_inside_is_called_where_it_was_vetted_or_not_at_all() 
         loop {
             let (mut stream, _) = outside.accept().await.unwrap();
             let _ = stream.read(&mut [0; 4_096]).await.unwrap();
-            let answer = b"HTTP/1.1 200 Here\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-            stream.write_all(answer).await.unwrap();
+            let response = b"HTTP/1.1 200 Here\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+            stream.write_all(response).await.unwrap();
         }
     });
     let env = Env::from_pairs([("OUTBOUND_ALLOW", "127.0.0.2/32")]);
-    let policy = OutboundPolicy { lookup: Lookup(turning), ..OutboundPolicy::from_env(&env).unwrap() };
-    let client = HttpClient::under(policy, &env).unwrap();
-    for turn in 0..100 {
+    let policy = OutboundPolicy { lookup: Lookup(alternating), ..OutboundPolicy::from_env(&env).unwrap() };
+    let client = HttpClient::with_policy(policy, &env).unwrap();
+    for attempt in 0..100 {
         let request = Request::post(format!("http://turning.example:{port}/")).body(Bytes::from_static(b"x")).unwrap();
-        let answer = client.call(request).await;
+        let response = client.call(request).await;
         // One lookup per connection: the vetted address is the one that is called.
-        assert_eq!(LOOKED.load(Ordering::SeqCst), turn + 1);
-        match (turn % 2, answer) {
-            (0, Ok(answer)) => assert_eq!(answer.status, 200),
+        assert_eq!(LOOKUPS.load(Ordering::SeqCst), attempt + 1);
+        match (attempt % 2, response) {
+            (0, Ok(response)) => assert_eq!(response.status, 200),
             (1, Err(CallError::Refused(why))) => {
                 assert!(why.contains("turning.example resolves to 127.0.0.1"), "{why}")
             }
-            (_, other) => panic!("{turn}: {other:?}"),
+            (_, other) => panic!("{attempt}: {other:?}"),
         }
     }
     serving.abort();

@@ -23,6 +23,6 @@ pub fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<
 }
 
 /// Returns the message of the innermost cause, which is the most specific.
-pub fn words(error: &(dyn Error + 'static)) -> String {
+pub fn root_message(error: &(dyn Error + 'static)) -> String {
     chain(error).last().map_or_else(|| error.to_string(), ToString::to_string)
 }

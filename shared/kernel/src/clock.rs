@@ -25,8 +25,8 @@ enum Source {
 pub struct Reading {
     /// See [`Clock::now_ms`].
     pub now_ms: i64,
-    /// See [`Clock::passed_ms`].
-    pub passed_ms: i64,
+    /// See [`Clock::monotonic_ms`].
+    pub monotonic_ms: i64,
 }
 
 impl Clock {
@@ -35,7 +35,7 @@ impl Clock {
     }
 
     pub fn manual(start: Timestamp) -> Self {
-        Self(Arc::new(Source::Manual(Mutex::new(Reading { now_ms: start.as_millisecond(), passed_ms: 0 }))))
+        Self(Arc::new(Source::Manual(Mutex::new(Reading { now_ms: start.as_millisecond(), monotonic_ms: 0 }))))
     }
 
     /// Returns milliseconds since the Unix epoch.
@@ -45,17 +45,17 @@ impl Clock {
 
     /// Returns milliseconds since a fixed moment: a monotonic time that clock corrections do not affect, and that
     /// advances while the machine sleeps (on Linux).
-    pub fn passed_ms(&self) -> i64 {
-        self.reading().passed_ms
+    pub fn monotonic_ms(&self) -> i64 {
+        self.reading().monotonic_ms
     }
 
-    /// Reads [`Self::now_ms`] and [`Self::passed_ms`] at the same moment. Their difference changes only when the
+    /// Reads [`Self::now_ms`] and [`Self::monotonic_ms`] at the same moment. Their difference changes only when the
     /// clock is set.
     pub fn reading(&self) -> Reading {
         match &*self.0 {
             Source::System { offset_ms } => {
-                let passed_ms = machine_passed_ms();
-                Reading { now_ms: passed_ms + offset_ms.load(Ordering::Relaxed), passed_ms }
+                let monotonic_ms = machine_monotonic_ms();
+                Reading { now_ms: monotonic_ms + offset_ms.load(Ordering::Relaxed), monotonic_ms }
             }
             Source::Manual(manual) => *locked(manual),
         }
@@ -66,7 +66,7 @@ impl Clock {
         from_ms(self.now_ms())
     }
 
-    /// Follows the database's clock. `offset_ms` is its time minus [`Self::passed_ms`] at the same moment, accurate
+    /// Follows the database's clock. `offset_ms` is its time minus [`Self::monotonic_ms`] at the same moment, accurate
     /// to `within_ms` milliseconds.
     ///
     /// Changes nothing if this clock differs by at most `within_ms`, so that a slow reading does not degrade it. A
@@ -87,7 +87,7 @@ impl Clock {
         if let Source::Manual(manual) = &*self.0 {
             let (mut manual, by_ms) = (locked(manual), by.as_millis() as i64);
             manual.now_ms += by_ms;
-            manual.passed_ms += by_ms;
+            manual.monotonic_ms += by_ms;
         }
     }
 
@@ -116,18 +116,18 @@ fn machine_now_ms() -> i64 {
 }
 
 fn machine_offset_ms() -> i64 {
-    machine_now_ms() - machine_passed_ms()
+    machine_now_ms() - machine_monotonic_ms()
 }
 
 #[cfg(target_os = "linux")]
-fn machine_passed_ms() -> i64 {
+fn machine_monotonic_ms() -> i64 {
     let since_boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     since_boot.tv_sec * 1_000 + since_boot.tv_nsec / 1_000_000
 }
 
 /// On other systems the time may not advance while the machine sleeps.
 #[cfg(not(target_os = "linux"))]
-fn machine_passed_ms() -> i64 {
+fn machine_monotonic_ms() -> i64 {
     static FIRST: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
     FIRST.elapsed().as_millis() as i64
 }
@@ -148,35 +148,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timestamps_leave_with_milliseconds_and_z() {
+    fn timestamps_have_milliseconds_and_z() {
         assert_eq!(rfc3339(from_ms(1_700_000_000_000)), "2023-11-14T22:13:20.000Z");
         assert_eq!(rfc3339(from_ms(1_700_000_000_007)), "2023-11-14T22:13:20.007Z");
     }
 
     #[test]
-    fn a_manual_clock_moves_only_by_hand() {
+    fn manual_clock_moves_only_manually() {
         let clock = Clock::manual(from_ms(1_000));
         clock.follow(99_000, 0);
         assert_eq!(clock.now_ms(), 1_000);
         clock.advance(std::time::Duration::from_secs(2));
-        assert_eq!((clock.now_ms(), clock.passed_ms()), (3_000, 2_000));
+        assert_eq!((clock.now_ms(), clock.monotonic_ms()), (3_000, 2_000));
         clock.jump(SignedDuration::from_secs(-1));
-        assert_eq!((clock.now_ms(), clock.passed_ms()), (2_000, 2_000));
+        assert_eq!((clock.now_ms(), clock.monotonic_ms()), (2_000, 2_000));
     }
 
     #[test]
-    fn a_system_clock_follows_the_database() {
+    fn system_clock_follows_database() {
         let clock = Clock::system();
         clock.follow(machine_offset_ms() + 3_600_000, 0);
         let ahead = clock.now_ms() - machine_now_ms();
         assert!((3_599_900..=3_600_100).contains(&ahead), "{ahead}");
-        let (Reading { now_ms, passed_ms }, later) = (clock.reading(), clock.reading());
-        assert!(passed_ms > 0);
-        assert_eq!(later.now_ms - later.passed_ms, now_ms - passed_ms);
+        let (Reading { now_ms, monotonic_ms }, later) = (clock.reading(), clock.reading());
+        assert!(monotonic_ms > 0);
+        assert_eq!(later.now_ms - later.monotonic_ms, now_ms - monotonic_ms);
     }
 
     #[test]
-    fn a_slow_reading_that_agrees_with_the_clock_changes_nothing() {
+    fn reading_within_its_accuracy_changes_nothing() {
         let clock = Clock::system();
         let ahead = || clock.now_ms() - machine_now_ms();
         clock.follow(machine_offset_ms() + 60, 80);

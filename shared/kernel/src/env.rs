@@ -92,20 +92,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_blank_variable_is_absent() {
+    fn blank_variable_is_absent() {
         let env = Env::from_pairs([("A", "  "), ("B", " x ")]);
         assert_eq!((env.get("A"), env.get("B"), env.get("C")), (None, Some("x"), None));
     }
 
     #[test]
-    fn an_error_names_the_variable_and_what_is_allowed() {
+    fn error_names_variable_and_allowed_values() {
         let env = Env::from_pairs([("PORT", "many")]);
         let error = env.parse::<u16>("PORT", 1, "a port number").unwrap_err().to_string();
         assert!(error.starts_with("PORT: ") && error.ends_with("allowed: a port number"), "{error}");
     }
 
     #[test]
-    fn an_error_about_a_number_shows_the_value_and_the_range() {
+    fn number_error_shows_value_and_range() {
         let of = |value: &str| {
             let env = Env::from_pairs([("MAX_RATE_LIMIT", value)]);
             env.bounded::<u32>("MAX_RATE_LIMIT", 8, 1..=1_000, "1 to 1000").map_err(|error| error.to_string())

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_pairs_are_armed() {
+    fn only_complete_pairs_are_armed() {
         let names: Vec<_> = parse("a=1, b=0,c,d=x,e = 12").into_iter().map(|p| (p.name, p.left.into_inner())).collect();
         assert_eq!(names, [("a".to_owned(), 1), ("e".to_owned(), 12)]);
     }

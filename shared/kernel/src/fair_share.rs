@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_alone_gets_its_limit_and_leaves_slots_to_the_next() {
+    fn single_owner_gets_its_limit_and_leaves_slots() {
         for per_owner in [1, 2, 8, 64, 512] {
             let mut share = FairShare::new(per_owner);
             assert_eq!(filled(&mut share, 1), per_owner);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn released_slots_go_to_the_owner_with_fewer() {
+    fn released_slots_go_to_owner_with_fewer() {
         let mut share = FairShare::new(64);
         let (first, second) = (filled(&mut share, 1), filled(&mut share, 2));
         for _ in 0..16 {

@@ -152,7 +152,7 @@ impl IdSpace {
 
 /// The index, within the 80 bits of [`timed`], of the byte that marks a derived row ID. In other UUIDv7s it is random.
 const MARKED_BYTE: usize = 3;
-const MARK: u8 = 0xff;
+const DERIVED_MARK: u8 = 0xff;
 
 /// Derives the row ID of an event whose sender chose a UUIDv7: the same time, the mark, and a hash of project,
 /// space and ID.
@@ -163,7 +163,7 @@ pub fn own_row_id(project: ProjectId, space: IdSpace, own: Uuid) -> Uuid {
     let hash = Sha256::new().chain_update(space.prefix()).chain_update(project.0).chain_update(own).finalize();
     let mut random = [0; 10];
     random.copy_from_slice(&hash[..10]);
-    random[MARKED_BYTE] = MARK;
+    random[MARKED_BYTE] = DERIVED_MARK;
     timed(time_ms(own), random)
 }
 
@@ -175,7 +175,7 @@ pub fn unmarked_row_id(project: ProjectId, own: Uuid) -> Uuid {
 
 /// Returns whether a UUIDv7 has the mark of [`own_row_id`]. So does one in 256 of those that clients choose.
 pub fn is_marked(id: Uuid) -> bool {
-    id.as_bytes()[6 + MARKED_BYTE] == MARK
+    id.as_bytes()[6 + MARKED_BYTE] == DERIVED_MARK
 }
 
 fn usable_as_own(id: Uuid, received_ms: i64) -> bool {
@@ -238,7 +238,7 @@ pub fn fresh(now_ms: i64) -> Uuid {
     let ticket = next(last);
     let mut random: [u8; 10] = rand::random();
     [random[0], random[1]] = ((ticket & 0xfff) as u16).to_be_bytes();
-    random[MARKED_BYTE] &= MARK >> 1;
+    random[MARKED_BYTE] &= DERIVED_MARK >> 1;
     timed((ticket >> 12) as i64, random)
 }
 
@@ -260,11 +260,11 @@ mod tests {
     const NOW: i64 = 1_790_000_000_000;
 
     #[test]
-    fn known_and_anonymous_people_of_one_name_are_two() {
-        let (known, anonymous) = (UserKey::External("a"), UserKey::Anonymous("a"));
-        assert_ne!(known.internal_id(PROJECT), anonymous.internal_id(PROJECT));
-        assert_ne!(known.internal_id(PROJECT), known.internal_id(ProjectId(Uuid::from_u128(8))));
-        assert_eq!(known.internal_id(PROJECT), known.internal_id(PROJECT));
+    fn external_and_anonymous_ids_identify_different_users() {
+        let (external, anonymous) = (UserKey::External("a"), UserKey::Anonymous("a"));
+        assert_ne!(external.internal_id(PROJECT), anonymous.internal_id(PROJECT));
+        assert_ne!(external.internal_id(PROJECT), external.internal_id(ProjectId(Uuid::from_u128(8))));
+        assert_eq!(external.internal_id(PROJECT), external.internal_id(PROJECT));
     }
 
     #[test]
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recent_uuid_v7_is_the_events_own_id() {
+    fn recent_uuid_v7_is_used_as_event_id() {
         let id = timed(NOW - CLIENT_ID_PAST_MS, [9; 10]);
         let made = EventId::new(PROJECT, IdSpace::PublicKey, Some(&id.to_string()), NOW);
         assert_eq!(made, EventId { row: id, derived: None });
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_of_different_kinds_share_no_id() {
+    fn id_spaces_are_disjoint() {
         let own = timed(NOW, [9; 10]).to_string();
         for client_id in ["order-1", "secret-key/event:order-1", &own] {
             let spaces = [IdSpace::PublicKey, IdSpace::SecretKey, IdSpace::Webhook, IdSpace::Product];
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_key_cannot_use_up_the_row_id_of_a_backends_event() {
+    fn public_key_cannot_take_row_id_of_backend_event() {
         let event = |space, id: Uuid| EventId::new(PROJECT, space, Some(&id.to_string()), NOW);
         for _ in 0..10_000 {
             let own = timed(NOW, rand::random());
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn lasting_ids_are_told_from_the_others() {
+    fn lasting_ids_are_recognizable() {
         let lasting = lasting_update_id(PROJECT, IdSpace::Webhook, "a");
         assert_eq!(lasting, lasting_update_id(PROJECT, IdSpace::Webhook, "a"));
         assert_ne!(lasting, lasting_update_id(PROJECT, IdSpace::Webhook, "b"));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_client_id_is_derived() {
+    fn other_client_ids_are_derived() {
         for client_id in [
             "order-1".to_owned(),
             Uuid::from_u128(4).to_string(),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn fresh_ids_sort_in_the_order_of_their_making() {
+    fn fresh_ids_sort_by_creation() {
         let made: Vec<Uuid> = (0..10_000).map(|i| fresh(NOW + i / 9_000)).collect();
         assert!(made.windows(2).all(|w| w[0] < w[1]));
         assert!(made.iter().all(|id| id.get_version_num() == 7 && (NOW..NOW + 5).contains(&time_ms(*id))));
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timed_id_holds_its_time_and_sorts_by_it() {
+    fn timed_id_contains_time_and_sorts_by_it() {
         let id = timed_for(NOW, &[b"automation", b"trigger"]);
         assert_eq!((time_ms(id), id.get_version_num()), (NOW, 7));
         assert_eq!(id, timed_for(NOW, &[b"automation", b"trigger"]));

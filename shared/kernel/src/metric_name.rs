@@ -15,7 +15,7 @@ pub enum Kind {
     Histogram,
 }
 
-macro_rules! metrics_are {
+macro_rules! define_metrics {
     ($($variant:ident = $name:literal, $kind:ident, $help:literal;)+) => {
         /// A metric.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ macro_rules! metrics_are {
     };
 }
 
-metrics_are! {
+define_metrics! {
     HttpRequests = "rekindle_http_requests_total", Counter, "Requests answered, by route and status class.";
     HttpSeconds = "rekindle_http_request_seconds", Histogram, "Duration of requests, by route.";
     EventsAccepted = "rekindle_events_accepted_total", Counter, "Ingest items that the stream has acknowledged.";
@@ -58,7 +58,7 @@ metrics_are! {
     WebhooksIgnored = "rekindle_webhooks_ignored_total", Counter, "Inbound webhooks about messages that do not exist in this installation.";
     UnprovenItems = "rekindle_unproven_items_total", Counter, "Items without proof of identity that named a user by a merged anonymous ID, by kind.";
     DeadLetters = "rekindle_dead_letters_total", Counter, "Stream entries that can never be applied and became dead letters, by stream.";
-    DroppedOfDeleted = "rekindle_dropped_of_deleted_projects_total", Counter, "Dropped items and messages of deleted projects.";
+    DroppedForDeletedProjects = "rekindle_dropped_of_deleted_projects_total", Counter, "Dropped items and messages of deleted projects.";
     RunsStarted = "rekindle_runs_started_total", Counter, "Automation runs started.";
     ClockAhead = "rekindle_clock_ahead_seconds", Gauge, "How far the database's clock has jumped ahead, until an operator decides about it.";
     TimersFired = "rekindle_timers_fired_total", Counter, "Waits of runs that ended because their time was over.";
@@ -66,7 +66,7 @@ metrics_are! {
     MessagesDue = "rekindle_messages_due", Gauge, "Due messages in the delivery queue, by channel and lane.";
     OldestMessageDueSeconds = "rekindle_oldest_message_due_seconds", Gauge, "How long the oldest due message has been due, by channel and lane.";
     SendLag = "rekindle_send_lag_messages", Gauge, "Direct messages on the send stream that no worker has received yet, by channel.";
-    MessagesInHand = "rekindle_messages_in_hand", Gauge, "Messages in flight: the call is in progress, or its outcome is not recorded yet.";
+    MessagesInFlight = "rekindle_messages_in_hand", Gauge, "Messages in flight: the call is in progress, or its outcome is not recorded yet.";
     MessagesSettled = "rekindle_messages_settled_total", Counter, "Outcomes recorded, by channel, provider and status.";
     MessagesAmbiguous = "rekindle_messages_ambiguous_total", Counter, "Calls with an unknown outcome.";
     MessagesLimited = "rekindle_messages_limited_total", Counter, "Times that a provider's limit held messages back: a queue found no tokens (waited), or a claimed message found no token (put_off) or no SMTP session (no_session).";
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_what_they_are() {
+    fn metric_names_follow_conventions() {
         let names: HashSet<&str> = Metric::ALL.iter().map(|metric| metric.name()).collect();
         assert_eq!(names.len(), Metric::ALL.len());
         for metric in Metric::ALL {

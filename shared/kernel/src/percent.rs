@@ -1,7 +1,7 @@
 //! Percent-encoding, as in URLs and lists of settings.
 
 /// Decodes a text; returns `None` if it is malformed or not UTF-8.
-pub fn decoded(text: &str) -> Option<String> {
+pub fn decode(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
     for part in parts {
@@ -17,10 +17,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_malformed_says_nothing() {
-        assert_eq!(decoded("a%20%C3%A9+b").as_deref(), Some("a é+b"));
+    fn malformed_text_is_rejected() {
+        assert_eq!(decode("a%20%C3%A9+b").as_deref(), Some("a é+b"));
         for wrong in ["%2", "%zz", "%ff"] {
-            assert_eq!(decoded(wrong), None, "{wrong}");
+            assert_eq!(decode(wrong), None, "{wrong}");
         }
     }
 }

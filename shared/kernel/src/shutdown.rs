@@ -7,9 +7,9 @@ use tokio_util::task::TaskTracker;
 
 /// Timeout of a call to a provider. It is shorter than the drain, so that the outcome can still be recorded: the
 /// outcome of a call that is cut off remains unknown.
-pub const CALL: Duration = Duration::from_secs(20);
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest time from the signal to the end of the process.
-pub const DRAIN: Duration = Duration::from_secs(25);
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 /// Time that the process manager must wait before it kills the process.
 pub const GRACE: Duration = Duration::from_secs(28);
 
@@ -38,8 +38,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_ends_within_the_drain_and_the_drain_before_the_kill() {
-        assert!(CALL + Duration::from_secs(3) <= DRAIN);
-        assert!(DRAIN + Duration::from_secs(2) <= GRACE);
+    fn call_timeout_fits_drain_and_drain_fits_grace() {
+        assert!(CALL_TIMEOUT + Duration::from_secs(3) <= DRAIN_TIMEOUT);
+        assert!(DRAIN_TIMEOUT + Duration::from_secs(2) <= GRACE);
     }
 }

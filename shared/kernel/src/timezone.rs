@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_there_are_have_a_zone() {
+    fn only_iana_names_have_a_zone() {
         for name in ["Europe/Oslo", "europe/oslo", "UTC"] {
             assert!(named(name).is_some(), "{name}");
         }

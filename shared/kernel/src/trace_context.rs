@@ -76,7 +76,7 @@ mod tests {
     const SPAN: &str = "00f067aa0ba902b7";
 
     #[test]
-    fn a_header_is_read_as_the_standard_says() {
+    fn traceparent_is_parsed_as_specified() {
         for (header, sampled) in [
             (format!("00-{TRACE}-{SPAN}-01"), Some(true)),
             (format!(" 00-{TRACE}-{SPAN}-00 "), Some(false)),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_read_back_and_broken_ones_are_none() {
+    fn bytes_round_trip_and_invalid_ones_are_rejected() {
         let context = TraceContext { trace_id: [7; 16], span_id: [9; 8] };
         assert_eq!(TraceContext::from_bytes(&context.to_bytes()), Some(context));
         for broken in [&[][..], &[1; 23], &[1; 25], &[0; 24]] {

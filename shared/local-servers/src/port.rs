@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_that_is_listened_on_is_not_free() {
+    fn port_in_use_is_not_free() {
         let port = free();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
         assert!(!is_free(port));

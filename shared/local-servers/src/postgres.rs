@@ -17,8 +17,8 @@ mod owner;
 
 const USER: &str = "rekindle";
 /// Crash recovery can take this long.
-const START: Duration = Duration::from_mins(2);
-const STOP: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_mins(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
@@ -116,7 +116,7 @@ impl PostgresServer {
             let port = dir.choose_port("port", options.port)?;
             let mut command = Command::new(bin.dir.join("postgres"));
             command.arg("-D").arg(&data).args(options.arguments(port)).current_dir(&data);
-            runs_as.lower(&mut command);
+            runs_as.drop_privileges(&mut command);
             let server = Self(RunningServer::spawn(&dir, command)?);
             match server.wait_ready().await {
                 Ok(()) => return Ok(server),
@@ -139,7 +139,7 @@ impl PostgresServer {
 
     async fn wait_ready(&self) -> Result<(), LocalError> {
         let url = self.url("postgres");
-        self.0.wait_ready(START, "runs, but does not answer", || answers(&url)).await
+        self.0.wait_ready(START_TIMEOUT, "runs, but does not answer", || answers(&url)).await
     }
 
     /// Returns `postgres://rekindle:…@127.0.0.1:port/database`.
@@ -175,7 +175,7 @@ impl PostgresServer {
 
     /// Fast shutdown: ends the sessions, writes a checkpoint, and waits.
     pub async fn stop(&self) -> Result<(), LocalError> {
-        self.stop_by(Signal::INT, STOP, "did not stop and was killed; its next start recovers from that").await
+        self.stop_by(Signal::INT, STOP_TIMEOUT, "did not stop and was killed; its next start recovers from that").await
     }
 
     /// Immediate shutdown: like a crash of the machine, but without leaving processes behind.
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_of_the_caller_come_last_and_so_win() {
+    fn caller_settings_override_defaults() {
         let options = PostgresOptions { settings: vec![("jit".into(), "on".into())], ..PostgresOptions::for_tests() };
         let arguments = options.arguments(5555);
         assert!(arguments.contains(&"port=5555".into()) && arguments.contains(&"fsync=off".into()));

@@ -98,7 +98,7 @@ impl Process {
     pub async fn stop_by(&self, signal: Signal, grace: Duration) -> bool {
         self.signal(signal);
         self.resume();
-        if self.gone(grace).await {
+        if self.wait_for_exit(grace).await {
             return true;
         }
         self.kill().await;
@@ -108,7 +108,7 @@ impl Process {
     /// Sends SIGKILL and waits until the process has ended.
     pub async fn kill(&self) {
         self.signal(Signal::KILL);
-        self.gone(Duration::MAX).await;
+        self.wait_for_exit(Duration::MAX).await;
     }
 
     /// Sends SIGSTOP and waits until all threads have stopped. The process keeps its connections but does not answer.
@@ -126,7 +126,7 @@ impl Process {
     }
 
     /// Waits until the process has ended. Returns false if `deadline` passed first.
-    pub async fn gone(&self, deadline: Duration) -> bool {
+    pub async fn wait_for_exit(&self, deadline: Duration) -> bool {
         let wait = async {
             while self.is_running() {
                 tokio::time::sleep(POLL).await;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_is_found_again_by_its_pid_file_and_stopped() {
+    async fn process_is_attached_by_pid_file_and_stopped() {
         let dir = tempfile::tempdir().unwrap();
         let started = sleeper(dir.path());
         let attached = Process::attach(&dir.path().join("pid")).unwrap().unwrap();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_recycled_pid_is_another_process() {
+    async fn reused_pid_is_not_attached() {
         let dir = tempfile::tempdir().unwrap();
         let process = sleeper(dir.path());
         fs::write(dir.path().join("pid"), format!("{} an-earlier-start\n", process.pid())).unwrap();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_suspended_process_is_stopped_all_the_same() {
+    async fn suspended_process_can_be_stopped() {
         let dir = tempfile::tempdir().unwrap();
         let process = sleeper(dir.path());
         process.suspend().await;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn rubbish_in_a_pid_file_is_no_process() {
+    fn invalid_pid_file_yields_no_process() {
         let dir = tempfile::tempdir().unwrap();
         for text in ["", "-1 x", "0 x", "abc", "99999999999999 x"] {
             fs::write(dir.path().join("pid"), text).unwrap();

@@ -12,8 +12,8 @@ use super::process::Signal;
 use super::server_dir::{ServerDir, write_private};
 use super::{LocalError, RunningServer, Tool};
 
-const START: Duration = Duration::from_secs(30);
-const STOP: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
@@ -85,7 +85,9 @@ impl RedisServer {
     }
 
     async fn wait_ready(&self) -> Result<(), LocalError> {
-        self.0.wait_ready(START, "runs, but does not answer", || pongs(self.port(), self.password())).await
+        self.0
+            .wait_ready(START_TIMEOUT, "runs, but does not answer", || answers_ping(self.port(), self.password()))
+            .await
     }
 
     /// Returns `redis://:…@127.0.0.1:port`.
@@ -95,7 +97,7 @@ impl RedisServer {
 
     /// Sends SIGTERM and waits.
     pub async fn stop(&self) -> Result<(), LocalError> {
-        self.stop_by(Signal::TERM, STOP, "did not stop and was killed").await
+        self.stop_by(Signal::TERM, STOP_TIMEOUT, "did not stop and was killed").await
     }
 
     /// Sends SIGKILL and waits.
@@ -104,7 +106,7 @@ impl RedisServer {
     }
 }
 
-async fn pongs(port: u16, password: &str) -> bool {
+async fn answers_ping(port: u16, password: &str) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)).await else { return false };
     let asked = stream.write_all(format!("AUTH {password}\r\nPING\r\n").as_bytes()).await.is_ok();
     let expected = b"+OK\r\n+PONG\r\n";
@@ -117,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_configuration_listens_on_loopback_and_saves_nothing() {
+    fn config_uses_loopback_without_persistence() {
         let config = RedisOptions::default().config(6379, "pw");
         for line in ["bind 127.0.0.1", "port 6379", "save \"\"", "requirepass pw", "maxmemory 256mb"] {
             assert!(config.lines().any(|found| found == line), "{line}");

@@ -30,22 +30,22 @@ impl RunningServer {
     }
 
     fn of(dir: &ServerDir, process: Process) -> Result<Self, LocalError> {
-        let (port, password) = (dir.kept_port("port")?, dir.password()?);
+        let (port, password) = (dir.stored_port("port")?, dir.password()?);
         let (Some(port), Some(password)) = (port, password) else { return Err(dir.incomplete()) };
         Ok(Self { process, port, password, dir: dir.clone(), log: dir.log_file() })
     }
 
-    /// Waits until the server is ready. `late` is the error if that takes longer than `within`.
+    /// Waits until the server is ready. `timeout_message` is the error if that takes longer than `within`.
     pub(super) async fn wait_ready<F: Future<Output = bool>>(
         &self,
         within: Duration,
-        late: &str,
+        timeout_message: &str,
         ready: impl Fn() -> F,
     ) -> Result<(), LocalError> {
         match self.dir.wait_ready(&self.process, within, ready).await {
             Readiness::Ready => Ok(()),
             Readiness::Ended => Err(self.dir.error("ended while it started")),
-            Readiness::Late => Err(self.dir.error(late)),
+            Readiness::TimedOut => Err(self.dir.error(timeout_message)),
         }
     }
 

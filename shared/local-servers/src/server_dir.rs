@@ -24,7 +24,7 @@ pub(super) enum Readiness {
     Ready,
     /// The process ended.
     Ended,
-    Late,
+    TimedOut,
 }
 
 impl ServerDir {
@@ -84,13 +84,13 @@ impl ServerDir {
     }
 
     /// Returns the port stored under `name`; `None` before the first start.
-    pub fn kept_port(&self, name: &str) -> Result<Option<u16>, LocalError> {
+    pub fn stored_port(&self, name: &str) -> Result<Option<u16>, LocalError> {
         Ok(read(&self.path.join(name))?.and_then(|text| text.parse().ok()))
     }
 
     /// Chooses the fixed port, or the stored one if it is free, or a free one. Stores the choice.
     pub fn choose_port(&self, name: &str, fixed: Option<u16>) -> Result<u16, LocalError> {
-        let wanted = fixed.or(self.kept_port(name)?);
+        let wanted = fixed.or(self.stored_port(name)?);
         let port = match wanted.filter(|port| port::is_free(*port)) {
             Some(port) => port,
             None if fixed.is_none() => port::free(),
@@ -110,10 +110,10 @@ impl ServerDir {
     pub async fn wait_ready<F: Future<Output = bool>>(
         &self,
         process: &Process,
-        patience: Duration,
+        timeout: Duration,
         ready: impl Fn() -> F,
     ) -> Readiness {
-        let asking = async {
+        let polling = async {
             loop {
                 // A check may hang, for example if a suspended process listens on the port.
                 if tokio::time::timeout(Duration::from_secs(2), ready()).await.unwrap_or(false) {
@@ -125,7 +125,7 @@ impl ServerDir {
                 tokio::time::sleep(POLL).await;
             }
         };
-        tokio::time::timeout(patience, asking).await.unwrap_or(Readiness::Late)
+        tokio::time::timeout(timeout, polling).await.unwrap_or(Readiness::TimedOut)
     }
 }
 
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn port_and_password_stay_the_same() {
+    async fn port_and_password_are_stored() {
         let temporary = tempfile::tempdir().unwrap();
         let dir = ServerDir::at(&temporary.path().join("a/b"), "x").unwrap();
         assert_eq!(dir.password().unwrap(), None);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-mod places;
+mod search_paths;
 mod version;
 
 pub use version::Version;
@@ -29,7 +29,7 @@ pub struct PgBin {
 
 /// The programs found. Outdated programs are skipped and listed in `too_old`.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct FoundTools {
     pub postgres: Option<PgBin>,
     pub nats: Option<Tool>,
     pub redis: Option<Tool>,
@@ -45,12 +45,12 @@ pub struct Tools {
 }
 
 /// Finds the three servers. Blocking, some milliseconds. `install_dir` is where `install` installs programs.
-pub fn find(install_dir: &Path) -> Found {
-    let mut found = Found::default();
+pub fn find(install_dir: &Path) -> FoundTools {
+    let mut found = FoundTools::default();
     found.postgres = postgres_installations(&mut found.too_old).into_iter().next();
-    let nats = std::iter::once(install_dir.join("nats-server")).chain(places::on_path("nats-server"));
+    let nats = std::iter::once(install_dir.join("nats-server")).chain(search_paths::on_path("nats-server"));
     found.nats = first_new_enough(nats, OLDEST_NATS, &mut found.too_old);
-    let redis = places::on_path("redis-server").into_iter().chain(places::on_path("valkey-server"));
+    let redis = search_paths::on_path("redis-server").into_iter().chain(search_paths::on_path("valkey-server"));
     found.redis = first_new_enough(redis, OLDEST_REDIS, &mut found.too_old);
     found
 }
@@ -63,7 +63,7 @@ pub(super) fn postgres_of_major(major: u32) -> Option<PgBin> {
 /// Returns all usable installations, newest first.
 fn postgres_installations(too_old: &mut Vec<Tool>) -> Vec<PgBin> {
     let mut all = Vec::new();
-    for dir in places::postgres_dirs() {
+    for dir in search_paths::postgres_dirs() {
         let (path, initdb) = (dir.join("postgres"), dir.join("initdb"));
         let Some(version) = version_of(&path).filter(|_| initdb.is_file()) else { continue };
         if version < OLDEST_POSTGRES {

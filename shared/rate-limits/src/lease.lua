@@ -11,15 +11,15 @@ local state = redis.call('HMGET', KEYS[1], 'tokens', 'at', 'rests_until', 'prior
 local tokens, at = tonumber(state[1]) or most, tonumber(state[2]) or now
 local priority = math.min(capacity, tonumber(state[4]) or capacity)
 -- No tokens are added until then. The time is at most a minute ahead, even if the clock was set back.
-local rests_until = math.min(tonumber(state[3]) or 0, now + 60000000)
-local rest = math.max(0, rests_until - now) / 1000
+local blocked_until = math.min(tonumber(state[3]) or 0, now + 60000000)
+local blocked_ms = math.max(0, blocked_until - now) / 1000
 -- A clock that was set back adds no tokens.
-local come = math.max(0, now - math.max(at, rests_until)) * rate / 1000000
-local to_priority = math.min(capacity - priority, come * share)
+local added = math.max(0, now - math.max(at, blocked_until)) * rate / 1000000
+local to_priority = math.min(capacity - priority, added * share)
 priority = priority + to_priority
-tokens = math.min(most, tokens + come - to_priority)
+tokens = math.min(most, tokens + added - to_priority)
 local taken = 0
-if rest == 0 then
+if blocked_ms == 0 then
     local own = math.max(0, math.min(wanted, math.floor(tokens - reserve)))
     tokens = tokens - own
     local extra = 0
@@ -32,7 +32,7 @@ end
 redis.call('HSET', KEYS[1], 'tokens', string.format('%.6f', tokens), 'at', string.format('%.0f', now), 'priority', string.format('%.6f', priority))
 -- A full bucket may expire: a missing bucket is full.
 local missing = math.max(most - tokens + capacity - priority, (capacity - priority) / share)
-redis.call('PEXPIRE', KEYS[1], math.ceil(rest + missing * 1000 / rate) + 1000)
+redis.call('PEXPIRE', KEYS[1], math.ceil(blocked_ms + missing * 1000 / rate) + 1000)
 local wait = 0
 if taken == 0 then
     local short = 1 + reserve - tokens
@@ -40,7 +40,7 @@ if taken == 0 then
     if has_priority then
         needed = math.min(needed, (1 - priority) / share)
     end
-    wait = math.ceil(rest + needed * 1000 / rate)
+    wait = math.ceil(blocked_ms + needed * 1000 / rate)
 end
 local left = math.floor(tokens)
 if has_priority then

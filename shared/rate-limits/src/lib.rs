@@ -16,11 +16,11 @@ use kernel::env::{Env, EnvError};
 use kernel::shutdown::Shutdown;
 
 /// Timeout of a lease.
-const BUDGET: Duration = Duration::from_millis(50);
+const LEASE_TIMEOUT: Duration = Duration::from_millis(50);
 /// Number of consecutive late answers after which Redis counts as unavailable.
-const LATE: u32 = 3;
+const MAX_LATE_RESPONSES: u32 = 3;
 const PING_TIMEOUT: Duration = Duration::from_millis(300);
-const PING_AGAIN: Duration = Duration::from_millis(500);
+const RECONNECT_DELAY: Duration = Duration::from_millis(500);
 
 /// A Redis server.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl Server {
             problem,
             allowed: "a file of certificates (PEM), if REDIS_URL begins with rediss://",
         };
-        tls::authorities(path).map_err(wrong)?;
+        tls::read_ca_file(path).map_err(wrong)?;
         let root_cert = std::fs::read(path).map_err(|e| wrong(format!("{path}: {e}")))?;
         let certificates = TlsCertificates { client_tls: None, root_cert: Some(root_cert) };
         let connection = self.0.get_connection_info().clone();
@@ -70,11 +70,11 @@ impl Server {
 
 /// The properties of a bucket, and how much may be taken from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Terms {
+pub struct BucketTerms {
     /// Tokens added per second; greater than 0.
     pub rate: f64,
     /// Capacity of the bucket.
-    pub most: f64,
+    pub capacity: f64,
     /// Tokens that must remain in it.
     pub reserve: f64,
 }
@@ -105,11 +105,11 @@ pub struct Lease {
 pub struct Buckets {
     client: Client,
     lease: Script,
-    rest: Script,
+    block: Script,
     prefix: String,
     /// `None` while Redis is unavailable.
     connection: ArcSwapOption<MultiplexedConnection>,
-    late: AtomicU32,
+    late_responses: AtomicU32,
     lost: Notify,
     warned: AtomicBool,
 }
@@ -120,10 +120,10 @@ impl Buckets {
         let buckets = Arc::new(Self {
             client: server.0,
             lease: Script::new(include_str!("lease.lua")),
-            rest: Script::new(include_str!("rest.lua")),
+            block: Script::new(include_str!("block.lua")),
             prefix: prefix.to_owned(),
             connection: ArcSwapOption::empty(),
-            late: AtomicU32::new(0),
+            late_responses: AtomicU32::new(0),
             lost: Notify::new(),
             warned: AtomicBool::new(false),
         });
@@ -144,7 +144,7 @@ impl Buckets {
     }
 
     /// Takes up to `wanted` tokens from a bucket. Returns `None` if Redis does not answer in time.
-    pub async fn lease(&self, name: &str, terms: Terms, wanted: u32) -> Option<Lease> {
+    pub async fn lease(&self, name: &str, terms: BucketTerms, wanted: u32) -> Option<Lease> {
         self.lease_with_priority(name, terms, Priority::default(), wanted).await
     }
 
@@ -152,50 +152,50 @@ impl Buckets {
     pub async fn lease_with_priority(
         &self,
         name: &str,
-        terms: Terms,
+        terms: BucketTerms,
         priority: Priority,
         wanted: u32,
     ) -> Option<Lease> {
         let mut connection = self.connection.load_full().map(|c| (*c).clone())?;
         let mut invocation = self.lease.key(format!("{}{name}", self.prefix));
-        invocation.arg(terms.rate).arg(terms.most).arg(terms.reserve).arg(wanted);
+        invocation.arg(terms.rate).arg(terms.capacity).arg(terms.reserve).arg(wanted);
         invocation.arg(priority.capacity).arg(u8::from(priority.is_granted));
-        let asked = invocation.invoke_async::<(u32, u32, u64)>(&mut connection);
-        let (taken, left, wait_ms) = self.in_time(tokio::time::timeout(BUDGET, asked).await.ok())?;
+        let request = invocation.invoke_async::<(u32, u32, u64)>(&mut connection);
+        let (taken, left, wait_ms) = self.record_response(tokio::time::timeout(LEASE_TIMEOUT, request).await.ok())?;
         Some(Lease { taken, left, wait: Duration::from_millis(wait_ms) })
     }
 
     /// Empties a bucket and blocks it for all processes for `time`, at most a minute, whatever their terms. Without
     /// Redis it has no effect.
-    pub async fn rest(&self, name: &str, terms: Terms, time: Duration) {
+    pub async fn block(&self, name: &str, terms: BucketTerms, time: Duration) {
         let Some(mut connection) = self.connection.load_full().map(|c| (*c).clone()) else { return };
-        let mut invocation = self.rest.key(format!("{}{name}", self.prefix));
-        invocation.arg(terms.rate).arg(terms.most).arg(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        let asked = invocation.invoke_async::<()>(&mut connection);
-        self.in_time(tokio::time::timeout(BUDGET, asked).await.ok());
+        let mut invocation = self.block.key(format!("{}{name}", self.prefix));
+        invocation.arg(terms.rate).arg(terms.capacity).arg(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        let request = invocation.invoke_async::<()>(&mut connection);
+        self.record_response(tokio::time::timeout(LEASE_TIMEOUT, request).await.ok());
     }
 
     /// Returns the answer, or `None` if it was late (`None`) or an error. Records whether Redis is available.
-    fn in_time<T>(&self, answered: Option<RedisResult<T>>) -> Option<T> {
+    fn record_response<T>(&self, answered: Option<RedisResult<T>>) -> Option<T> {
         match answered {
             Some(Ok(value)) => {
-                self.late.store(0, Ordering::Relaxed);
+                self.late_responses.store(0, Ordering::Relaxed);
                 Some(value)
             }
             Some(Err(error)) => {
-                self.give_up(&error.to_string());
+                self.disconnect(&error.to_string());
                 None
             }
             None => {
-                if self.late.fetch_add(1, Ordering::Relaxed) + 1 >= LATE {
-                    self.give_up("it did not respond in time");
+                if self.late_responses.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_LATE_RESPONSES {
+                    self.disconnect("it did not respond in time");
                 }
                 None
             }
         }
     }
 
-    fn give_up(&self, why: &str) {
+    fn disconnect(&self, why: &str) {
         if self.connection.swap(None).is_some() {
             self.warn(why);
             self.lost.notify_one();
@@ -213,7 +213,7 @@ impl Buckets {
         loop {
             match self.connect().await {
                 Ok(connection) => {
-                    self.late.store(0, Ordering::Relaxed);
+                    self.late_responses.store(0, Ordering::Relaxed);
                     self.connection.store(Some(Arc::new(connection)));
                     if self.warned.swap(false, Ordering::Relaxed) {
                         tracing::info!("Redis is available again: the processes share the limits");
@@ -222,7 +222,7 @@ impl Buckets {
                 }
                 Err(error) => self.warn(&error.to_string()),
             }
-            tokio::time::sleep(PING_AGAIN).await;
+            tokio::time::sleep(RECONNECT_DELAY).await;
         }
     }
 

@@ -33,7 +33,7 @@ pub struct Stats {
 pub struct Counted {
     pub behaviour: Behaviour,
     pub stats: Stats,
-    /// When the deed at the behaviour's [`super::slide::Edge`] happened; `None` if there is no such deed.
+    /// When the activity at the behaviour's [`super::slide::Edge`] happened; `None` if there is no such activity.
     pub edge: Option<Timestamp>,
 }
 
@@ -78,7 +78,7 @@ fn leaf_holds(leaf: &Leaf, facts: &impl Facts, now: Timestamp) -> bool {
             Condition::Segment(ids) => ids.iter().any(|id| facts.is_member(*id)),
             Condition::Platform(any) if any.is_empty() => !facts.platforms().is_empty(),
             Condition::Platform(platforms) => !facts.platforms().is_disjoint(platforms),
-            Condition::Behaviour(behaviour) => was_done(behaviour, &facts.stats(behaviour)),
+            Condition::Behaviour(behaviour) => behaviour_holds(behaviour, &facts.stats(behaviour)),
         }
 }
 
@@ -89,7 +89,7 @@ fn passes(test: &Test, actual: Actual<'_>, now: Timestamp) -> bool {
         Actual::Text(text) => text_passes(test, text),
         Actual::Time(at) => match test {
             Test::Exists => true,
-            Test::Ordered(bounds) => time_lies(bounds, at),
+            Test::Ordered(bounds) => time_holds(bounds, at),
             Test::Within(span) => at >= span.before(now),
             _ => false,
         },
@@ -118,7 +118,7 @@ fn json_passes(test: &Test, value: &Value, now: Timestamp) -> bool {
             Bound::Number(bound) => order.holds(number::compare(found, bound)),
             Bound::Time(_) => false,
         }),
-        (Test::Ordered(bounds), Value::String(text)) => time::parse(text).is_some_and(|at| time_lies(bounds, at)),
+        (Test::Ordered(bounds), Value::String(text)) => time::parse(text).is_some_and(|at| time_holds(bounds, at)),
         (Test::Within(span), Value::String(text)) => {
             time::parse(text).is_some_and(|at| at >= span.before(now) && at <= now)
         }
@@ -127,7 +127,7 @@ fn json_passes(test: &Test, value: &Value, now: Timestamp) -> bool {
     }
 }
 
-fn time_lies(bounds: &[(super::Order, Bound)], at: Timestamp) -> bool {
+fn time_holds(bounds: &[(super::Order, Bound)], at: Timestamp) -> bool {
     bounds.iter().all(|(order, bound)| match bound {
         Bound::Time(bound) => order.holds(at.cmp(bound)),
         Bound::Number(_) => false,
@@ -144,12 +144,12 @@ fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-fn was_done(behaviour: &Behaviour, stats: &Stats) -> bool {
+fn behaviour_holds(behaviour: &Behaviour, stats: &Stats) -> bool {
     let totals = behaviour.totals.iter().zip(&stats.totals);
     behaviour.count.iter().all(|threshold| threshold.holds(&Number::from(stats.count)))
-        && totals.into_iter().all(|(asked, total)| {
+        && totals.into_iter().all(|(expected, total)| {
             let total = total.and_then(Number::from_f64);
-            total.is_some_and(|total| asked.thresholds.iter().all(|threshold| threshold.holds(&total)))
+            total.is_some_and(|total| expected.thresholds.iter().all(|threshold| threshold.holds(&total)))
         })
 }
 
@@ -222,8 +222,8 @@ fn actual(condition: &Condition, facts: &impl Facts) -> Value {
         Condition::Behaviour(behaviour) => {
             let stats = facts.stats(behaviour);
             let mut shown = json!({ "count": stats.count });
-            for (asked, total) in behaviour.totals.iter().zip(stats.totals) {
-                shown[asked.aggregate.as_str()] = json!(total);
+            for (expected, total) in behaviour.totals.iter().zip(stats.totals) {
+                shown[expected.aggregate.as_str()] = json!(total);
             }
             shown
         }

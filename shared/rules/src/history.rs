@@ -1,32 +1,32 @@
-//! The individual deeds of a user, so that they can be counted as of a later time and with hypothetical events.
+//! The individual activities of a user, so that they can be counted as of a later time and with hypothetical events.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::eval::{self, Actual, Counted, Stats};
 use super::slide::Edge;
-use super::{Aggregate, Behaviour, Deed};
+use super::{Activity, Aggregate, Behaviour};
 
-/// One deed.
+/// One activity.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Done {
+pub struct PastActivity {
     pub at: Timestamp,
-    /// One for each of the behaviour's totals; `None` if the deed has no such number.
+    /// One for each of the behaviour's totals; `None` if the activity has no such number.
     pub numbers: Vec<Option<f64>>,
 }
 
-/// The deeds of one behaviour.
+/// The activities of one behaviour.
 #[derive(Clone, Debug)]
 pub struct History {
     behaviour: Behaviour,
     /// In chronological order.
-    done: Vec<Done>,
-    /// The number of further deeds, older than all in `done`: counted, but not part of the totals.
+    done: Vec<PastActivity>,
+    /// The number of further activities, older than all in `done`: counted, but not part of the totals.
     older: i64,
 }
 
 impl History {
-    pub fn new(behaviour: Behaviour, mut done: Vec<Done>, older: i64) -> Self {
+    pub fn new(behaviour: Behaviour, mut done: Vec<PastActivity>, older: i64) -> Self {
         done.sort_by_key(|done| done.at);
         Self { behaviour, done, older }
     }
@@ -36,8 +36,8 @@ impl History {
     }
 
     /// Adds an event if the behaviour counts it.
-    pub fn take(&mut self, event: &str, properties: &Map<String, Value>, at: Timestamp) {
-        let Deed::Event { name, filter } = &self.behaviour.deed else { return };
+    pub fn record(&mut self, event: &str, properties: &Map<String, Value>, at: Timestamp) {
+        let Activity::Event { name, filter } = &self.behaviour.activity else { return };
         if name != event || !eval::holds_for_event(filter, properties, at) {
             return;
         }
@@ -47,10 +47,10 @@ impl History {
         };
         let numbers = self.behaviour.totals.iter().map(|total| number(&total.keys)).collect();
         let place = self.done.partition_point(|done| done.at <= at);
-        self.done.insert(place, Done { at, numbers });
+        self.done.insert(place, PastActivity { at, numbers });
     }
 
-    /// Computes the statistics as of `now`, which must not be before any of the deeds.
+    /// Computes the statistics as of `now`, which must not be before any of the activities.
     pub fn counted(&self, now: Timestamp) -> Counted {
         let since = self.behaviour.within.map(|within| within.before(now));
         let gone = since.map_or(0, |since| self.done.partition_point(|done| done.at < since));
@@ -77,8 +77,8 @@ fn total(aggregate: Aggregate, numbers: impl Iterator<Item = f64> + Clone) -> Op
     (count > 0).then(|| match aggregate {
         Aggregate::Sum => sum(),
         Aggregate::Average => sum() / count as f64,
-        Aggregate::Least => numbers.clone().fold(f64::INFINITY, f64::min),
-        Aggregate::Greatest => numbers.clone().fold(f64::NEG_INFINITY, f64::max),
+        Aggregate::Min => numbers.clone().fold(f64::INFINITY, f64::min),
+        Aggregate::Max => numbers.clone().fold(f64::NEG_INFINITY, f64::max),
     })
 }
 
@@ -97,15 +97,15 @@ mod tests {
         let rules = parse(&json!([{"field": "event:bought", "operator": "did", "value": value}]), "rules").unwrap();
         let behaviour = behaviours(&rules)[0].clone();
         let numbers = vec![Some(5.0); behaviour.totals.len()];
-        History::new(behaviour, vec![Done { at: at("2026-03-01T00:00:00Z"), numbers }], 0)
+        History::new(behaviour, vec![PastActivity { at: at("2026-03-01T00:00:00Z"), numbers }], 0)
     }
 
     fn bought(history: &mut History, event: &str, properties: Value, when: &str) {
-        history.take(event, properties.as_object().unwrap(), at(when));
+        history.record(event, properties.as_object().unwrap(), at(when));
     }
 
     #[test]
-    fn what_is_taken_counts_and_what_is_past_slides_away() {
+    fn recorded_events_count_until_they_leave_window() {
         let mut history = history(json!({"within": "7d", "count": {"gte": 2}}));
         bought(&mut history, "bought", json!({}), "2026-03-03T00:00:00Z");
         bought(&mut history, "other", json!({}), "2026-03-03T00:00:00Z");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_its_filter_lets_pass_is_summed() {
+    fn only_matching_events_are_summed() {
         let mut history = history(json!({
             "where": [{"field": "kind", "operator": "eq", "value": "book"}],
             "sum": {"property": "total", "gte": 1}, "avg": {"property": "total", "gte": 1},
@@ -135,8 +135,8 @@ mod tests {
             let expected = match asked.aggregate {
                 Aggregate::Sum => 7.0,
                 Aggregate::Average => 3.5,
-                Aggregate::Least => 2.0,
-                Aggregate::Greatest => 5.0,
+                Aggregate::Min => 2.0,
+                Aggregate::Max => 5.0,
             };
             assert_eq!(total, Some(expected), "{:?}", asked.aggregate);
         }

@@ -14,9 +14,9 @@
 //! only negative operators, each of which is the exact opposite of its positive one. Strings compare by code points,
 //! case-sensitively. Times are read from strings by [`time::parse`].
 
+pub mod change;
 pub mod eval;
 pub mod history;
-pub mod look;
 mod number;
 pub mod parse;
 pub mod sending_rules;
@@ -146,7 +146,7 @@ pub struct Total {
 /// What a user did, and how often. All thresholds must hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Behaviour {
-    pub deed: Deed,
+    pub activity: Activity,
     /// Counts only what happened within this span before now.
     pub within: Option<Span>,
     /// Thresholds on the count. The parser defaults to at least once.
@@ -156,7 +156,7 @@ pub struct Behaviour {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Deed {
+pub enum Activity {
     /// An event of this name whose properties satisfy the rules.
     Event { name: String, filter: Vec<Rule> },
     /// A message of this channel that reached at least this state.
@@ -167,20 +167,20 @@ pub enum Deed {
 pub enum Aggregate {
     Sum,
     Average,
-    Least,
-    Greatest,
+    Min,
+    Max,
 }
 
 impl Aggregate {
-    pub const ALL: [Self; 4] = [Self::Sum, Self::Average, Self::Least, Self::Greatest];
+    pub const ALL: [Self; 4] = [Self::Sum, Self::Average, Self::Min, Self::Max];
 
     /// Returns the name used in rules.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Sum => "sum",
             Self::Average => "avg",
-            Self::Least => "min",
-            Self::Greatest => "max",
+            Self::Min => "min",
+            Self::Max => "max",
         }
     }
 }

@@ -15,8 +15,8 @@ pub const MAX_DEPTH: usize = 5;
 /// Maximum number of leaves in one list of rules, including those of event filters.
 pub const MAX_LEAVES: usize = 50;
 
-const FIELD_CHARACTERS: usize = 300;
-const PATH_KEYS: usize = 10;
+const MAX_FIELD_CHARS: usize = 300;
+const MAX_PATH_KEYS: usize = 10;
 
 /// A problem with rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct RuleProblem {
 
 /// Parses rules on users. `path` is the path of the rules, for problems.
 pub fn parse(rules: &Value, path: &str) -> Result<Vec<Rule>, Vec<RuleProblem>> {
-    Parser::new(Scope::Person).whole(rules, path)
+    Parser::new(Scope::User).whole(rules, path)
 }
 
 /// Parses rules on the properties of one event.
@@ -67,7 +67,7 @@ fn collect_segments(rule: &Value, path: &str, named: &mut Vec<(String, Uuid)>) {
 /// The subject of the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
-    Person,
+    User,
     Event,
 }
 
@@ -165,8 +165,8 @@ impl Parser {
         if let Subject::Message(channel) = subject {
             return self.behaviour(operator, value, at, |parser, value| parser.message(channel, value, at));
         }
-        let Some((operator, negated)) = Operator::parse(operator).filter(|(found, _)| subject.takes(*found)) else {
-            let allowed = Operator::names(|operator| subject.takes(operator));
+        let Some((operator, negated)) = Operator::parse(operator).filter(|(found, _)| subject.supports(*found)) else {
+            let allowed = Operator::names(|operator| subject.supports(operator));
             self.problem(&format!("{path}.operator"), format!("must be one of {allowed} for this field"));
             return None;
         };
@@ -190,20 +190,20 @@ impl Parser {
         None
     }
 
-    fn refuse_unknown(&mut self, object: &Map<String, Value>, known: &[&str], path: &str, place: &str) {
+    fn refuse_unknown(&mut self, object: &Map<String, Value>, known: &[&str], path: &str, what: &str) {
         for name in object.keys().filter(|name| !known.contains(&name.as_str())) {
             let shown: String = name.chars().take(100).collect();
             let known: Vec<String> = known.iter().map(|k| format!("`{k}`")).collect();
             self.problem(
                 &format!("{path}.{shown}"),
-                format!("is not a field {place}; the fields are {}", known.join(", ")),
+                format!("is not a field {what}; the fields are {}", known.join(", ")),
             );
         }
     }
 
     fn subject<'v>(&self, field: &'v str) -> Result<Subject<'v>, String> {
-        if field.is_empty() || field.chars().count() > FIELD_CHARACTERS || field.chars().any(char::is_control) {
-            return Err(format!("must have 1 to {FIELD_CHARACTERS} characters and no control characters"));
+        if field.is_empty() || field.chars().count() > MAX_FIELD_CHARS || field.chars().any(char::is_control) {
+            return Err(format!("must have 1 to {MAX_FIELD_CHARS} characters and no control characters"));
         }
         if self.scope == Scope::Event {
             return keys(field).map(|keys| Subject::Value(Source::Property(keys)));
@@ -242,7 +242,7 @@ enum Subject<'v> {
 }
 
 impl Subject<'_> {
-    fn takes(&self, operator: Operator) -> bool {
+    fn supports(&self, operator: Operator) -> bool {
         match self {
             Self::Value(Source::Email | Source::Name | Source::ExternalId) => operator.is_for_texts(),
             Self::Value(Source::CreatedAt | Source::LastSeenAt) => operator.is_for_times(),
@@ -258,9 +258,9 @@ impl Subject<'_> {
 fn keys(field: &str) -> Result<Vec<String>, String> {
     let path = field.strip_prefix("properties.").unwrap_or(field);
     let keys: Vec<String> = path.split('.').map(str::to_owned).collect();
-    if keys.len() > PATH_KEYS || keys.iter().any(|key| key.is_empty() || key.len() > 255) {
+    if keys.len() > MAX_PATH_KEYS || keys.iter().any(|key| key.is_empty() || key.len() > 255) {
         return Err(format!(
-            "must be a field of the profile or `properties.` with 1 to {PATH_KEYS} keys of 1 to 255 bytes, joined by dots"
+            "must be a field of the profile or `properties.` with 1 to {MAX_PATH_KEYS} keys of 1 to 255 bytes, joined by dots"
         ));
     }
     Ok(keys)

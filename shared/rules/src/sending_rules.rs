@@ -50,7 +50,7 @@ impl QuietHours {
         let mut at = now;
         loop {
             let time = zone.to_datetime(at).time();
-            if !self.are_at(time) {
+            if !self.contain(time) {
                 return (at > now).then_some(at);
             }
             let left = self.end.duration_since(time);
@@ -62,7 +62,7 @@ impl QuietHours {
     }
 
     /// Returns whether a local time is within the quiet hours.
-    fn are_at(&self, time: Time) -> bool {
+    fn contain(&self, time: Time) -> bool {
         if self.start <= self.end {
             (self.start..self.end).contains(&time)
         } else {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_lies_in_somebodys_own_night() {
+    fn quiet_hours_use_user_timezone() {
         let night = || json!({ "start": "22:00", "end": "08:00", "timezone": "user" });
         let berlin = Some("Europe/Berlin");
         for (now, own, end) in [
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_meant_is_read() {
+    fn invalid_sending_rules_are_rejected() {
         for wrong in [
             json!({}),
             json!({ "start": "22", "end": "08:00" }),

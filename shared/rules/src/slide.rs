@@ -7,14 +7,14 @@ use super::{Behaviour, Condition, Order, Rule, Source, Test, leaves, time};
 
 /// Added to the end of a window. Times compare in microseconds but are given in milliseconds, so the window has
 /// certainly passed only then.
-const AFTER: SignedDuration = SignedDuration::from_millis(1);
+const WINDOW_MARGIN: SignedDuration = SignedDuration::from_millis(1);
 /// The largest `n` of [`Edge::Newest`].
-const FARTHEST: u64 = 1_000;
+const MAX_EDGE_RANK: u64 = 1_000;
 
-/// The deed whose leaving the window of a behaviour is the next change that can affect the result.
+/// The activity whose leaving the window of a behaviour is the next change that can affect the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// The n-th newest deed, from 1.
+    /// The n-th newest activity, from 1.
     Newest(u64),
     Oldest,
 }
@@ -31,13 +31,13 @@ impl Behaviour {
             Order::Greater | Order::LessOrEqual => than.checked_add(1),
             Order::Equal => None,
         });
-        Some(least.filter(|least| (1..=FARTHEST).contains(least)).map_or(Edge::Oldest, Edge::Newest))
+        Some(least.filter(|least| (1..=MAX_EDGE_RANK).contains(least)).map_or(Edge::Oldest, Edge::Newest))
     }
 }
 
 /// Returns when the result can next change without any event, or `None` if it never can.
 ///
-/// `edge` returns when the deed at a behaviour's [`Edge`] happened, or `None` if the window has no such deed.
+/// `edge` returns when the activity at a behaviour's [`Edge`] happened, or `None` if the window has no such activity.
 pub fn next_change(
     rules: &[Rule],
     facts: &impl Facts,
@@ -64,7 +64,7 @@ pub fn next_change(
 /// Returns when a time leaves a window, or `None` if it already has.
 fn ends(at: Timestamp, span: time::Span, now: Timestamp) -> Option<Timestamp> {
     let end = at.checked_add(SignedDuration::from_secs(span.seconds())).ok()?;
-    let after = end.checked_add(AFTER).ok()?;
+    let after = end.checked_add(WINDOW_MARGIN).ok()?;
     (end >= now).then_some(after)
 }
 
@@ -82,13 +82,13 @@ mod tests {
     use super::*;
     use domain::push_token::Platform;
 
-    struct Someone {
+    struct TestUser {
         properties: Map<String, Value>,
         created_at: Timestamp,
         none: BTreeSet<Platform>,
     }
 
-    impl Facts for Someone {
+    impl Facts for TestUser {
         fn value(&self, source: &Source) -> Actual<'_> {
             match source {
                 Source::Property(keys) => eval::property(&self.properties, keys),
@@ -118,13 +118,13 @@ mod tests {
         let rules = parse(&json!([rule]), "rules").unwrap();
         let properties = json!({"past": "2026-03-01", "ahead": "2026-03-20", "long_ago": "2020-01-01", "no": 5});
         let properties = properties.as_object().unwrap().clone();
-        let someone = Someone { properties, created_at: at("2026-03-09T12:00:00Z"), none: BTreeSet::new() };
+        let user = TestUser { properties, created_at: at("2026-03-09T12:00:00Z"), none: BTreeSet::new() };
         let now = at("2026-03-10T00:00:00Z");
-        next_change(&rules, &someone, |_| edge.map(at), now).map(|at| at.to_string())
+        next_change(&rules, &user, |_| edge.map(at), now).map(|at| at.to_string())
     }
 
     #[test]
-    fn values_leave_their_windows_and_those_ahead_come() {
+    fn values_change_when_they_enter_or_leave_window() {
         let within = |field: &str, operator: &str| json!({"field": field, "operator": operator, "value": "30d"});
         for (field, expected) in [
             ("past", Some("2026-03-31T00:00:00.001Z")),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn deeds_leave_their_windows() {
+    fn activities_leave_their_windows() {
         let did = |value: Value| json!({"field": "event:a", "operator": "did_not", "value": value});
         let edge = Some("2026-03-09T00:00:00Z");
         assert_eq!(next(did(json!({"within": "7d"})), edge).as_deref(), Some("2026-03-16T00:00:00.001Z"));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_count_the_deed_decides_by_which_it_falls() {
+    fn edge_is_activity_that_decides_count() {
         let edge = |value: Value| {
             let rules = parse(&json!([{"field": "event:a", "operator": "did", "value": value}]), "rules").unwrap();
             super::super::behaviours(&rules)[0].edge()

@@ -4,7 +4,7 @@
 //! One scan builds the set, without lookups per user, and a hash join of any size stays within its memory, unlike the
 //! hashed subplan of an `IN`. Rows of merged users count for the user they were merged into (`alias`).
 //!
-//! A query for many users can be split into ranges of user IDs (`people_between`). Each set then holds only users
+//! A query for many users can be split into ranges of user IDs (`users_in_range`). Each set then holds only users
 //! of the range, so that all slices together read everything only once.
 
 mod behaviour;
@@ -36,18 +36,18 @@ pub enum Membership {
 /// The users are `u`, one row each of the table `users`. The condition restricts them to the project ($1) and excludes
 /// merged users.
 #[derive(Debug)]
-pub struct People {
+pub struct UserQuery {
     pub with: String,
     pub from: String,
     pub condition: String,
     pub params: Vec<Param>,
 }
 
-/// A query for the statistics or the deeds of one behaviour.
+/// A query for the statistics or the activities of one behaviour.
 ///
 /// $2 holds the user IDs. The functions that return it describe its rows.
 #[derive(Debug)]
-pub struct PersonStats {
+pub struct BehaviourQuery {
     pub sql: String,
     pub params: Vec<Param>,
 }
@@ -56,21 +56,21 @@ pub struct PersonStats {
 ///
 /// `segments` holds the segments that the rules name, directly or through other segments. A segment that is missing
 /// there has no members.
-pub fn people(project: ProjectId, rules: &[Rule], segments: &HashMap<Uuid, Membership>, now: Timestamp) -> People {
+pub fn users(project: ProjectId, rules: &[Rule], segments: &HashMap<Uuid, Membership>, now: Timestamp) -> UserQuery {
     let mut compiler = Compiler::new(project, segments, now);
     let select = compiler.select(rules);
     compiler.finish(select)
 }
 
-/// Like [`people`], for users whose IDs are in a range. The first parameters after the project ($1) are the bounds
+/// Like [`users`], for users whose IDs are in a range. The first parameters after the project ($1) are the bounds
 /// of the range.
-pub fn people_between(
+pub fn users_in_range(
     project: ProjectId,
     rules: &[Rule],
     segments: &HashMap<Uuid, Membership>,
     now: Timestamp,
     range: IdRange,
-) -> People {
+) -> UserQuery {
     let mut compiler = Compiler::new(project, segments, now);
     let after = compiler.params.add(Param::Id(range.after));
     let to = compiler.params.add(Param::Id(range.to));
@@ -87,7 +87,7 @@ pub struct IdRange {
 }
 
 /// Compiles the membership of one segment.
-pub fn members(project: ProjectId, of: Uuid, segments: &HashMap<Uuid, Membership>, now: Timestamp) -> People {
+pub fn members(project: ProjectId, of: Uuid, segments: &HashMap<Uuid, Membership>, now: Timestamp) -> UserQuery {
     let mut compiler = Compiler::new(project, segments, now);
     let select = match segments.get(&of) {
         Some(Membership::Rules(rules)) => compiler.select(rules),
@@ -101,50 +101,50 @@ pub fn members(project: ProjectId, of: Uuid, segments: &HashMap<Uuid, Membership
 
 /// Compiles the statistics of one behaviour of one user, given by all their IDs.
 ///
-/// The query returns one row: the count (bigint), when the deed at its [`super::slide::Edge`] happened
+/// The query returns one row: the count (bigint), when the activity at its [`super::slide::Edge`] happened
 /// (timestamptz; null if there is none), and the totals (text: decimal numbers of any size).
-pub fn person_stats(project: ProjectId, ids: &[Uuid], behaviour: &super::Behaviour, now: Timestamp) -> PersonStats {
+pub fn user_stats(project: ProjectId, ids: &[Uuid], behaviour: &super::Behaviour, now: Timestamp) -> BehaviourQuery {
     let none = HashMap::new();
     let mut compiler = Compiler::new(project, &none, now);
     let ids = compiler.params.add(Param::Ids(ids.to_vec()));
     let sql = compiler.stats(behaviour, &ids);
-    PersonStats { sql, params: compiler.params.into_vec() }
+    BehaviourQuery { sql, params: compiler.params.into_vec() }
 }
 
-/// Compiles a query for at most `most` deeds of one behaviour of one user, given by all their IDs, newest first.
+/// Compiles a query for at most `limit` activities of one behaviour of one user, given by all their IDs, newest first.
 ///
-/// Each row has the time of the deed (timestamptz) and the number for each total (text; null if it has none).
-pub fn person_deeds(
+/// Each row has the time of the activity (timestamptz) and the number for each total (text; null if it has none).
+pub fn user_activities(
     project: ProjectId,
     ids: &[Uuid],
     behaviour: &super::Behaviour,
     now: Timestamp,
-    most: usize,
-) -> PersonStats {
+    limit: usize,
+) -> BehaviourQuery {
     let none = HashMap::new();
     let mut compiler = Compiler::new(project, &none, now);
     let ids = compiler.params.add(Param::Ids(ids.to_vec()));
-    let sql = compiler.deeds(behaviour, &ids, most);
-    PersonStats { sql, params: compiler.params.into_vec() }
+    let sql = compiler.activities(behaviour, &ids, limit);
+    BehaviourQuery { sql, params: compiler.params.into_vec() }
 }
 
-/// Compiles the statistics of one behaviour of many users. `people[i]` is the user to whom `ids[i]` belongs.
+/// Compiles the statistics of one behaviour of many users. `users[i]` is the user to whom `ids[i]` belongs.
 ///
-/// Each user who did it has a row: the user (uuid), the count (bigint), when the deed at its [`super::slide::Edge`]
+/// Each user who did it has a row: the user (uuid), the count (bigint), when the activity at its [`super::slide::Edge`]
 /// happened (timestamptz; null if there is none), and the totals (text: decimal numbers of any size).
-pub fn crowd_stats(
+pub fn bulk_stats(
     project: ProjectId,
     ids: &[Uuid],
-    people: &[Uuid],
+    users: &[Uuid],
     behaviour: &super::Behaviour,
     now: Timestamp,
-) -> PersonStats {
+) -> BehaviourQuery {
     let none = HashMap::new();
     let mut compiler = Compiler::new(project, &none, now);
     let ids = compiler.params.add(Param::Ids(ids.to_vec()));
-    let people = compiler.params.add(Param::Ids(people.to_vec()));
-    let sql = compiler.crowd_stats(behaviour, &ids, &people);
-    PersonStats { sql, params: compiler.params.into_vec() }
+    let users = compiler.params.add(Param::Ids(users.to_vec()));
+    let sql = compiler.bulk_stats(behaviour, &ids, &users);
+    BehaviourQuery { sql, params: compiler.params.into_vec() }
 }
 
 struct Compiler<'a> {
@@ -168,8 +168,8 @@ struct Select {
 
 /// Merged IDs, each with every user that they were merged into, directly or indirectly. `UNION` instead of `UNION ALL`
 /// guarantees that the recursion ends whatever the rows contain.
-const ALIAS: &str = "alias (id, person) AS (SELECT id, merged_into FROM users WHERE project_id = $1 AND merged_into IS NOT NULL \
-    UNION SELECT a.id, m.merged_into FROM alias a JOIN users m ON m.project_id = $1 AND m.id = a.person \
+const ALIAS: &str = "alias (id, user_id) AS (SELECT id, merged_into FROM users WHERE project_id = $1 AND merged_into IS NOT NULL \
+    UNION SELECT a.id, m.merged_into FROM alias a JOIN users m ON m.project_id = $1 AND m.id = a.user_id \
     WHERE m.merged_into IS NOT NULL)";
 
 /// The parameters with the bounds of a range of user IDs.
@@ -181,8 +181,8 @@ struct RangeParams {
 /// Returns the definition of `alias` for IDs that were merged into users of a range, starting from those users.
 fn alias_of_range(RangeParams { after, to }: &RangeParams) -> String {
     format!(
-        "alias (id, person) AS (SELECT id, merged_into FROM users WHERE project_id = $1 AND merged_into > {after}::uuid \
-         AND merged_into <= {to}::uuid UNION SELECT m.id, a.person FROM alias a CROSS JOIN LATERAL \
+        "alias (id, user_id) AS (SELECT id, merged_into FROM users WHERE project_id = $1 AND merged_into > {after}::uuid \
+         AND merged_into <= {to}::uuid UNION SELECT m.id, a.user_id FROM alias a CROSS JOIN LATERAL \
          (SELECT id FROM users WHERE project_id = $1 AND merged_into = a.id OFFSET 0) AS m)"
     )
 }
@@ -192,7 +192,7 @@ impl<'a> Compiler<'a> {
         Self { segments, now, params: Params::of(project), with: Vec::new(), named: HashMap::new(), range: None }
     }
 
-    fn finish(self, select: Select) -> People {
+    fn finish(self, select: Select) -> UserQuery {
         let Select { joins, condition, .. } = select;
         let with = if joins.is_empty() && self.with.is_empty() {
             String::new()
@@ -201,7 +201,7 @@ impl<'a> Compiler<'a> {
             let all: Vec<&str> = std::iter::once(alias.as_str()).chain(self.with.iter().map(String::as_str)).collect();
             format!("WITH RECURSIVE {}", all.join(", "))
         };
-        People { with, from: format!("users u{joins}"), condition, params: self.params.into_vec() }
+        UserQuery { with, from: format!("users u{joins}"), condition, params: self.params.into_vec() }
     }
 
     fn select(&mut self, rules: &[Rule]) -> Select {
@@ -220,13 +220,13 @@ impl<'a> Compiler<'a> {
     fn owned(&self, table: &str, columns: &str, conditions: &str) -> String {
         match &self.range {
             None => format!(
-                "SELECT coalesce(a.person, d.user_id) AS id{columns} FROM {table} d LEFT JOIN alias a ON a.id = d.user_id \
+                "SELECT coalesce(a.user_id, d.user_id) AS id{columns} FROM {table} d LEFT JOIN alias a ON a.id = d.user_id \
                  WHERE {conditions}"
             ),
             // Merged IDs may be outside the range, so they are looked up one by one.
             Some(range) => format!(
                 "SELECT d.user_id AS id{columns} FROM {table} d WHERE {conditions} AND {in_range} \
-                 UNION ALL SELECT a.person AS id{columns} FROM {table} d JOIN alias a ON a.id = d.user_id \
+                 UNION ALL SELECT a.user_id AS id{columns} FROM {table} d JOIN alias a ON a.id = d.user_id \
                  WHERE {conditions} AND d.user_id = ANY(ARRAY(SELECT id FROM alias))",
                 in_range = in_range("d.user_id", range)
             ),
@@ -280,7 +280,7 @@ impl<'a> Compiler<'a> {
                 // Users who never did it have no row. If they satisfy the rule, select the users who do not, and
                 // negate.
                 let opposite = behaviour.holds_for_none();
-                let set = self.behaved(behaviour, opposite);
+                let set = self.behaviour_set(behaviour, opposite);
                 in_any(&[select.join(&set)], leaf.negated == opposite)
             }
         }

@@ -1,5 +1,5 @@
-mod meaning;
-mod refusals;
+mod problems;
+mod semantics;
 
 use std::collections::HashMap;
 
@@ -17,12 +17,12 @@ fn rules(value: Value) -> Vec<Rule> {
     parse(&value, "rules").unwrap()
 }
 
-fn compiled(value: Value, known: &HashMap<Uuid, Membership>) -> sql::People {
-    sql::people(ProjectId(Uuid::nil()), &rules(value), known, NOW)
+fn compiled(value: Value, known: &HashMap<Uuid, Membership>) -> sql::UserQuery {
+    sql::users(ProjectId(Uuid::nil()), &rules(value), known, NOW)
 }
 
 #[test]
-fn nothing_that_rules_say_stands_in_the_statement() {
+fn rule_values_never_appear_in_sql() {
     let hostile = "x'; DROP TABLE users; --";
     let everything = json!([
         {"field": hostile, "operator": "eq", "value": hostile},
@@ -35,31 +35,31 @@ fn nothing_that_rules_say_stands_in_the_statement() {
         }},
         {"field": "age", "operator": "between", "value": [987_654, 987_655]},
     ]);
-    let people = compiled(everything, &HashMap::new());
-    let whole = format!("{} {} {}", people.with, people.from, people.condition);
+    let query = compiled(everything, &HashMap::new());
+    let whole = format!("{} {} {}", query.with, query.from, query.condition);
     assert!(!whole.contains("DROP") && !whole.contains("987"), "{whole}");
-    let bound = people.params.iter().filter(|p| **p == Param::Text(hostile.to_owned())).count();
-    assert!(bound >= 5, "{:?}", people.params);
+    let bound = query.params.iter().filter(|p| **p == Param::Text(hostile.to_owned())).count();
+    assert!(bound >= 5, "{:?}", query.params);
     // Every parameter has a placeholder, and every placeholder a parameter.
-    for place in 1..=people.params.len() {
-        assert!(whole.contains(&format!("${place}")), "${place} in {whole}");
+    for number in 1..=query.params.len() {
+        assert!(whole.contains(&format!("${number}")), "${number} in {whole}");
     }
-    assert!(!whole.contains(&format!("${}", people.params.len() + 1)));
+    assert!(!whole.contains(&format!("${}", query.params.len() + 1)));
 }
 
 #[test]
-fn profiles_alone_are_read_in_one_scan() {
-    let people = compiled(json!([{"field": "plan", "operator": "eq", "value": "pro"}]), &HashMap::new());
-    assert_eq!((people.with.as_str(), people.from.as_str()), ("", "users u"));
+fn profile_rules_need_one_scan() {
+    let query = compiled(json!([{"field": "plan", "operator": "eq", "value": "pro"}]), &HashMap::new());
+    assert_eq!((query.with.as_str(), query.from.as_str()), ("", "users u"));
     assert_eq!(
-        people.condition,
+        query.condition,
         "u.project_id = $1 AND u.merged_into IS NULL AND (((u.properties @> $2::jsonb) IS TRUE))"
     );
     assert!(compiled(json!([]), &HashMap::new()).condition.ends_with("AND true"));
 }
 
 #[test]
-fn a_segment_is_compiled_once_and_one_that_rests_on_itself_has_nobody() {
+fn segment_is_compiled_once_and_cyclic_segment_is_empty() {
     let (a, b) = (Uuid::from_u128(1), Uuid::from_u128(2));
     let names = |ids: &[Uuid]| json!([{"field": "segment", "operator": "in", "value": ids}]);
     let twice = json!([{"any": names(&[b])}, {"field": "segment", "operator": "neq", "value": b}, names(&[a])[0]]);
@@ -75,7 +75,7 @@ fn a_segment_is_compiled_once_and_one_that_rests_on_itself_has_nobody() {
 }
 
 #[test]
-fn what_rules_rest_on_is_found_at_any_depth() {
+fn dependencies_are_found_at_any_depth() {
     let (a, b) = (Uuid::from_u128(1), Uuid::from_u128(2));
     let written = json!([
         {"any": [{"not": {"field": "segment", "operator": "in", "value": [a]}},

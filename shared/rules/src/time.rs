@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_of_day_is_two_digits_each() {
+    fn time_of_day_needs_two_digits_each() {
         for (text, expected) in [("09:00", Some((9, 0))), ("23:59", Some((23, 59))), ("00:00", Some((0, 0)))] {
             assert_eq!(time_of_day(text).map(|t| (t.hour(), t.minute())), expected, "{text}");
         }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_with_and_without_parts() {
+    fn times_are_parsed_with_and_without_optional_parts() {
         for (text, expected) in [
             ("2026-01-31T08:15:30Z", "2026-01-31T08:15:30Z"),
             ("2026-01-31 08:15:30", "2026-01-31T08:15:30Z"),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_a_time() {
+    fn other_texts_are_rejected() {
         for text in [
             "",
             "2026",

@@ -36,7 +36,7 @@ impl Admin {
         Self { metrics, ready: Arc::new(move || Box::pin(ready())) }
     }
 
-    async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn respond(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         if request.method() != Method::GET && request.method() != Method::HEAD {
             return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is supported\n".to_owned());
         }
@@ -90,7 +90,7 @@ pub async fn serve(listener: TcpListener, admin: Admin, shutdown: Shutdown) {
         tokio::spawn(async move {
             let service = service_fn(|request| {
                 let admin = admin.clone();
-                async move { Ok::<_, Infallible>(admin.answer(&request).await) }
+                async move { Ok::<_, Infallible>(admin.respond(&request).await) }
             });
             let mut http = hyper::server::conn::http1::Builder::new();
             http.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(10));

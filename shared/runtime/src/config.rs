@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_public_address_can_stand_in_a_header() {
+    fn public_base_url_is_safe_in_headers() {
         let read = |text: &str| public_base_url(&Env::from_pairs([("PUBLIC_BASE_URL", text)]), "http://127.0.0.1:8080");
         for (given, url) in [
             ("", "http://127.0.0.1:8080"),

@@ -10,13 +10,13 @@ use kernel::env::{EXIT_CONFIG, Env};
 
 const FLAG: &str = "--health";
 /// Longer than the timeout of the check in `/readyz`.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum number of bytes read of the response.
-const MOST: u64 = 4_096;
+const MAX_RESPONSE_BYTES: u64 = 4_096;
 
 /// Handles an argument, if there is one, and exits. `--health` requests `/readyz` at `ADMIN_ADDR`: status 0 if the
 /// response is 200, otherwise 1 and the reason on stderr.
-pub fn exit_if_asked(default_port: u16) {
+pub fn handle_arguments(default_port: u16) {
     let mut arguments = std::env::args();
     let program = arguments.next().unwrap_or_default();
     let program = program.rsplit('/').next().unwrap_or_default();
@@ -45,7 +45,7 @@ fn usage(program: &str, default_port: u16) -> String {
 
 fn check_health(default_port: u16) -> ! {
     let config = AdminConfig::from_env(&Env::from_process(), default_port).map_err(|error| error.to_string());
-    match config.and_then(|config| ask(config.addr)) {
+    match config.and_then(|config| check_readiness(config.addr)) {
         Ok(()) => std::process::exit(0),
         Err(why) => {
             eprintln!("{why}");
@@ -55,9 +55,9 @@ fn check_health(default_port: u16) -> ! {
 }
 
 /// Checks whether the process at this address is ready. Returns the reason if it is not.
-fn ask(address: SocketAddr) -> Result<(), String> {
-    let answer = answer_of(reachable(address)).map_err(|error| format!("{address} does not answer: {error}"))?;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+fn check_readiness(address: SocketAddr) -> Result<(), String> {
+    let response = fetch_readyz(reachable(address)).map_err(|error| format!("{address} does not answer: {error}"))?;
+    let (head, body) = response.split_once("\r\n\r\n").unwrap_or((&response, ""));
     let status = head.lines().next().and_then(|line| line.split(' ').nth(1)).unwrap_or_default();
     if status == "200" { Ok(()) } else { Err(format!("not ready ({status}): {}", body.trim())) }
 }
@@ -70,14 +70,14 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     address
 }
 
-fn answer_of(address: SocketAddr) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+fn fetch_readyz(address: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, PROBE_TIMEOUT)?;
+    stream.set_read_timeout(Some(PROBE_TIMEOUT))?;
+    stream.set_write_timeout(Some(PROBE_TIMEOUT))?;
     stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.take(MOST).read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+    let mut response = Vec::new();
+    stream.take(MAX_RESPONSE_BYTES).read_to_end(&mut response)?;
+    Ok(String::from_utf8_lossy(&response).into_owned())
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     /// Returns the probe's result for a response.
-    fn asked(answer: &'static str) -> Result<(), String> {
+    fn probe_result(response: &'static str) -> Result<(), String> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let server = std::thread::spawn(move || {
@@ -95,26 +95,26 @@ mod tests {
             let mut request = [0; 1_024];
             let length = stream.read(&mut request).unwrap();
             assert!(request[..length].starts_with(b"GET /readyz HTTP/1.1\r\n"));
-            stream.write_all(answer.as_bytes()).unwrap();
+            stream.write_all(response.as_bytes()).unwrap();
         });
-        let outcome = ask(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), address.port()));
+        let outcome = check_readiness(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), address.port()));
         server.join().unwrap();
         outcome
     }
 
     #[test]
-    fn only_a_200_is_ready() {
-        assert_eq!(asked("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nready\n"), Ok(()));
-        let waiting = asked("HTTP/1.1 503 Service Unavailable\r\n\r\nwaiting for the servers\n");
+    fn only_status_200_is_ready() {
+        assert_eq!(probe_result("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nready\n"), Ok(()));
+        let waiting = probe_result("HTTP/1.1 503 Service Unavailable\r\n\r\nwaiting for the servers\n");
         assert_eq!(waiting, Err("not ready (503): waiting for the servers".to_owned()));
-        assert!(asked("").is_err() && asked("SSH-2.0-x\r\n").is_err());
+        assert!(probe_result("").is_err() && probe_result("SSH-2.0-x\r\n").is_err());
     }
 
     #[test]
-    fn nobody_there_is_not_ready() {
+    fn unreachable_process_is_not_ready() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        assert!(ask(address).unwrap_err().contains("does not answer"));
+        assert!(check_readiness(address).unwrap_err().contains("does not answer"));
     }
 }

@@ -23,13 +23,13 @@ use kernel::env::{EXIT_CONFIG, Env, EnvError};
 use kernel::shutdown::Shutdown;
 
 /// How often a process checks that it can still work with the database's schema.
-const LOOK_AT_SCHEMA: Duration = Duration::from_secs(5);
+const SCHEMA_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The `/readyz` response of a process that is not connected yet.
-pub const WAITING: &str = "waiting for the database, its schema or the broker; see the log";
+pub const NOT_CONNECTED: &str = "waiting for the database, its schema or the broker; see the log";
 
 /// Set once when the schema becomes too new for this process, which then stops.
-static OUTGROWN: OnceLock<SchemaError> = OnceLock::new();
+static SCHEMA_TOO_NEW: OnceLock<SchemaError> = OnceLock::new();
 
 /// Why a process does not start, or stops.
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +85,7 @@ pub async fn connect_probed(
     let is_ready = move || {
         let connected = seen.get().cloned();
         async move {
-            let Connected { store, bus, .. } = connected.ok_or(WAITING)?;
+            let Connected { store, bus, .. } = connected.ok_or(NOT_CONNECTED)?;
             ready(&store, &bus).await
         }
     };
@@ -101,7 +101,7 @@ pub async fn listen(addr: SocketAddr, variable: &str) -> anyhow::Result<TcpListe
 }
 
 /// Waits for both servers and the schema, and creates missing streams. Fails if the schema is too new, and stops the
-/// process if it becomes so later ([`outgrown`]).
+/// process if it becomes so later ([`check_schema_supported`]).
 pub async fn connect_to(
     database: &DatabaseConfig,
     broker: &BusConfig,
@@ -123,8 +123,8 @@ pub async fn connect_to(
     let ensured = wait_for(&what, shutdown, || async {
         match topology::ensure(&bus).await {
             Ok(stream) => Ok(Ok(stream)),
-            Err(TopologyError::Shape(misfit)) => Ok(Err(misfit)),
-            Err(TopologyError::Away(error)) => Err(error),
+            Err(TopologyError::Incompatible(incompatible)) => Ok(Err(incompatible)),
+            Err(TopologyError::Unavailable(error)) => Err(error),
         }
     });
     let ingest_stream = ensured.await??;
@@ -145,25 +145,25 @@ async fn watch_schema(store: Store, shutdown: Shutdown) {
     loop {
         tokio::select! {
             () = shutdown.cancelled() => return,
-            () = tokio::time::sleep(LOOK_AT_SCHEMA) => {}
+            () = tokio::time::sleep(SCHEMA_CHECK_INTERVAL) => {}
         }
         // An unreachable database says nothing about its schema.
         if let Ok(Err(newer)) = schema(&store).await {
             tracing::error!("stopping: {newer}");
-            let _ = OUTGROWN.set(newer);
+            let _ = SCHEMA_TOO_NEW.set(newer);
             shutdown.cancel();
         }
     }
 }
 
 /// Returns an error if the process stopped because the schema became too new.
-pub fn outgrown() -> Result<(), StartError> {
-    OUTGROWN.get().map_or(Ok(()), |newer| Err(newer.clone().into()))
+pub fn check_schema_supported() -> Result<(), StartError> {
+    SCHEMA_TOO_NEW.get().map_or(Ok(()), |newer| Err(newer.clone().into()))
 }
 
 /// Returns why a process that received the shutdown signal does not start.
 fn stopped() -> StartError {
-    outgrown().err().unwrap_or(StartError::Stopped)
+    check_schema_supported().err().unwrap_or(StartError::Stopped)
 }
 
 /// Retries until it succeeds. Logs the first failure and every tenth one after it.
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn waiting_ends_with_success_or_with_the_shutdown() {
+    async fn wait_ends_on_success_or_shutdown() {
         let shutdown = Shutdown::new();
         let mut left = 3;
         let found = wait_for("it", &shutdown, || {

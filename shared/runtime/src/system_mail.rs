@@ -65,7 +65,7 @@ impl SystemMail {
         if self.security != SystemSecurity::None {
             return Ok(());
         }
-        match OutboundPolicy::anywhere().resolve(&self.host, self.port).await {
+        match OutboundPolicy::unrestricted().resolve(&self.host, self.port).await {
             Ok(ip) if !ip.to_canonical().is_loopback() && !outbound.exempts(ip) => {
                 Err(wrong(URL, &format!("sends mail to {} ({ip}) without TLS", self.host), PLAIN_ALLOWED))
             }
@@ -93,7 +93,7 @@ fn server(url: &str) -> Option<SystemMail> {
         None => None,
         Some(login) => {
             let (name, password) = login.split_once(':')?;
-            Some((percent::decoded(name)?, percent::decoded(password)?))
+            Some((percent::decode(name)?, percent::decode(password)?))
         }
     };
     let port = match (server.strip_prefix(authority.host())?, security) {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_says_how_the_connection_is_protected() {
+    fn url_scheme_selects_security() {
         for (url, host, port, security) in [
             ("smtps://mail.example.com", "mail.example.com", 465, SystemSecurity::Tls),
             ("smtp://mail.example.com", "mail.example.com", 587, SystemSecurity::StartTls),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_percent_decoded_and_not_shown() {
+    fn credentials_are_percent_decoded_and_redacted() {
         let mail =
             read("smtps://ada%40example.com:p%3A%40ss@mail.example.com:465", "Ada <ada@example.com>").unwrap().unwrap();
         assert_eq!(mail.credentials, Some(("ada@example.com".to_owned(), "p:@ss".to_owned())));
@@ -149,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn both_variables_are_set_or_neither() {
+    fn url_and_sender_must_be_set_together() {
         assert_eq!(read("", ""), Ok(None));
         assert_eq!(read("smtp://a.example", "").unwrap_err().name, FROM);
         assert_eq!(read("", "a@b.example").unwrap_err().name, URL);
     }
 
     #[tokio::test]
-    async fn a_server_without_tls_is_refused_unless_it_is_local_or_exempt() {
+    async fn server_without_tls_is_rejected_unless_local_or_exempt() {
         let check = async |url: &str, allow: &str| {
             let env = Env::from_pairs([(URL, url), (FROM, "r@example.com"), ("OUTBOUND_ALLOW", allow)]);
             let mail = SystemMail::from_env(&env).unwrap().unwrap();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused_by_name() {
+    fn invalid_value_error_names_variable() {
         for url in [
             "mail.example.com",
             "http://a.example",

@@ -13,9 +13,9 @@ pub struct Worker {
     /// Port of the admin address, unless `ADMIN_ADDR` is set.
     pub admin_port: u16,
     /// Logged once it is connected.
-    pub working: &'static str,
+    pub started_message: &'static str,
     /// Logged if it stops before its work has ended.
-    pub unfinished: &'static str,
+    pub unfinished_message: &'static str,
 }
 
 impl Worker {
@@ -27,7 +27,7 @@ impl Worker {
         configure: impl AsyncFnOnce(&Env) -> Result<C, StartError>,
         work: impl AsyncFnOnce(C, Connected, Shutdown) -> Result<bool, StartError>,
     ) {
-        probe::exit_if_asked(self.admin_port);
+        probe::handle_arguments(self.admin_port);
         if let Err(error) = self.start(configure, work).await {
             tracing::error!("{error}");
             std::process::exit(error.exit_code());
@@ -48,13 +48,13 @@ impl Worker {
         let shutdown = shutdown::on_signal().map_err(anyhow::Error::from)?;
         let connected = startup::connect_probed(&env, self.name, (admin.addr, metrics), &shutdown).await?;
 
-        tracing::info!(admin = %admin.addr, "{}", self.working);
+        tracing::info!(admin = %admin.addr, "{}", self.started_message);
         let ended = work(config, connected, shutdown).await;
         trace::stop().await;
         // If the schema is too new for this program, that error replaces those that it caused.
-        startup::outgrown()?;
+        startup::check_schema_supported()?;
         if !ended? {
-            tracing::warn!("{}", self.unfinished);
+            tracing::warn!("{}", self.unfinished_message);
         }
         Ok(())
     }

@@ -79,44 +79,44 @@ impl MasterKeys {
     }
 
     /// Opens a secret and seals it with the current key.
-    pub fn reseal(&self, project: ProjectId, place: &str, sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
-        Ok(self.seal(project, place, &self.open(project, place, sealed)?))
+    pub fn reseal(&self, project: ProjectId, context: &str, sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
+        Ok(self.seal(project, context, &self.open(project, context, sealed)?))
     }
 
     /// Seals a secret for one location of one project, for example `channel:email`.
-    pub fn seal(&self, project: ProjectId, place: &str, plain: &[u8]) -> Vec<u8> {
+    pub fn seal(&self, project: ProjectId, context: &str, plain: &[u8]) -> Vec<u8> {
         let MasterKey { id, cipher, .. } = &self.0[0];
         let nonce: [u8; 24] = rand::random();
-        let payload = Payload { msg: plain, aad: &associated(project, place) };
+        let payload = Payload { msg: plain, aad: &associated(project, context) };
         // The cipher only fails on inputs over 256 GiB.
         let sealed = cipher.encrypt(&XNonce::from(nonce), payload).unwrap_or_default();
         [&id[..], &nonce[..], &sealed[..]].concat()
     }
 
-    pub fn open(&self, project: ProjectId, place: &str, sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
+    pub fn open(&self, project: ProjectId, context: &str, sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
         let (id, rest) = sealed.split_at_checked(8).ok_or(OpenError::Altered)?;
         let (nonce, text) = rest.split_at_checked(24).ok_or(OpenError::Altered)?;
         let nonce: [u8; 24] = nonce.try_into().map_err(|_| OpenError::Altered)?;
         let key = self.0.iter().find(|key| key.id == id).ok_or(OpenError::UnknownKey)?;
-        let payload = Payload { msg: text, aad: &associated(project, place) };
+        let payload = Payload { msg: text, aad: &associated(project, context) };
         key.cipher.decrypt(&XNonce::from(nonce), payload).map_err(|_| OpenError::Altered)
     }
 }
 
 impl MasterKeys {
     /// Signs public data for one location of one project. The same text always has the same signature.
-    pub fn sign(&self, project: ProjectId, place: &str, text: &[u8]) -> [u8; TAG] {
-        tag(&self.0[0], project, place, text)
+    pub fn sign(&self, project: ProjectId, context: &str, text: &[u8]) -> [u8; TAG] {
+        tag(&self.0[0], project, context, text)
     }
 
     /// Returns whether any of the keys signed the text for this location.
-    pub fn has_signed(&self, project: ProjectId, place: &str, text: &[u8], signature: &[u8]) -> bool {
-        self.0.iter().any(|key| bool::from(tag(key, project, place, text).ct_eq(signature)))
+    pub fn has_signed(&self, project: ProjectId, context: &str, text: &[u8], signature: &[u8]) -> bool {
+        self.0.iter().any(|key| bool::from(tag(key, project, context, text).ct_eq(signature)))
     }
 }
 
-fn tag(key: &MasterKey, project: ProjectId, place: &str, text: &[u8]) -> [u8; TAG] {
-    let whole = mac(&key.signing, &[project.0.as_bytes(), place.as_bytes(), b"\0", text]);
+fn tag(key: &MasterKey, project: ProjectId, context: &str, text: &[u8]) -> [u8; TAG] {
+    let whole = mac(&key.signing, &[project.0.as_bytes(), context.as_bytes(), b"\0", text]);
     let mut tag = [0; TAG];
     tag.copy_from_slice(&whole[..TAG]);
     tag
@@ -132,8 +132,8 @@ fn mac(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-fn associated(project: ProjectId, place: &str) -> Vec<u8> {
-    [project.0.as_bytes(), place.as_bytes()].concat()
+fn associated(project: ProjectId, context: &str) -> Vec<u8> {
+    [project.0.as_bytes(), context.as_bytes()].concat()
 }
 
 #[cfg(test)]
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn opens_only_in_its_own_place() {
+    fn secret_opens_only_in_its_context() {
         let keys = MasterKeys::parse(OLD).unwrap();
         let sealed = keys.seal(project(1), "channel:email", b"secret");
         assert_eq!(keys.open(project(1), "channel:email", &sealed).unwrap(), b"secret");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_key_seals_while_the_old_still_opens() {
+    fn new_key_seals_and_old_key_still_opens() {
         let old = MasterKeys::parse(OLD).unwrap();
         let both = MasterKeys::parse(&format!("{NEW},{OLD}")).unwrap();
         let sealed = old.seal(project(1), "p", b"x");
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_keys_are_refused() {
+    fn invalid_keys_are_refused() {
         for text in ["", "abc", &OLD[1..], &format!("{OLD},zz")] {
             assert!(MasterKeys::parse(text).is_none(), "{text}");
         }

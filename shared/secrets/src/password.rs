@@ -14,7 +14,7 @@ pub use rules::{Weakness, weakness};
 pub const LENGTH: RangeInclusive<usize> = 8..=200;
 
 /// The hash of an unknown password: verifying against it takes as long as against any other hash.
-pub const NOBODYS: &str =
+pub const DUMMY_HASH: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$cmVraW5kbGUtbm9ib2R5cw$Gv1rVZ0q3n0zXq5pO0c1l6r3cC1mM1m0mJ8W3q8bVJg";
 
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ pub fn hash(password: &str) -> Result<String, HashError> {
 }
 
 /// Returns whether a password matches a hash. An invalid hash matches none.
-pub fn fits(password: &str, hash: &str) -> bool {
+pub fn verify(password: &str, hash: &str) -> bool {
     Argon2::default().verify_password(password.as_bytes(), hash).is_ok()
 }
 
@@ -37,21 +37,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_password_itself_fits() {
+    fn only_same_password_verifies() {
         let hashed = hash("correct horse").unwrap();
         assert!(hashed.starts_with("$argon2id$"), "{hashed}");
-        assert!(fits("correct horse", &hashed));
+        assert!(verify("correct horse", &hashed));
         for wrong in ["Correct horse", "correct horse ", ""] {
-            assert!(!fits(wrong, &hashed), "{wrong}");
+            assert!(!verify(wrong, &hashed), "{wrong}");
         }
         assert_ne!(hash("correct horse").unwrap(), hashed);
-        assert!(!fits("x", "no hash"));
+        assert!(!verify("x", "no hash"));
     }
 
     #[test]
-    fn nobodys_hash_costs_what_any_other_does() {
+    fn dummy_hash_costs_as_much_as_any_other() {
         let parameters = |hash: &str| hash.rsplitn(3, '$').last().map(str::to_owned);
-        assert_eq!(parameters(NOBODYS), parameters(&hash("x").unwrap()));
-        assert!(argon2::PasswordHash::new(NOBODYS).is_ok());
+        assert_eq!(parameters(DUMMY_HASH), parameters(&hash("x").unwrap()));
+        assert!(argon2::PasswordHash::new(DUMMY_HASH).is_ok());
     }
 }

@@ -15,12 +15,12 @@ pub struct VapidKeys {
 
 #[derive(Debug, thiserror::Error)]
 #[error("could not generate a key pair")]
-pub struct NoKeys;
+pub struct KeyGenerationError;
 
 impl VapidKeys {
-    pub fn generate() -> Result<Self, NoKeys> {
-        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).map_err(|_| NoKeys)?;
-        let private = pair.to_pkcs8v1().map_err(|_| NoKeys)?;
+    pub fn generate() -> Result<Self, KeyGenerationError> {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).map_err(|_| KeyGenerationError)?;
+        let private = pair.to_pkcs8v1().map_err(|_| KeyGenerationError)?;
         Ok(Self { public: pair.public_key().as_ref().to_vec(), private: private.as_ref().to_vec() })
     }
 
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_private_key_signs_the_public_one_verifies() {
+    fn generated_key_pair_signs_and_verifies() {
         let keys = VapidKeys::generate().unwrap();
         assert_eq!((keys.public.len(), keys.public[0], keys.public_text().len()), (65, 4, 87));
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &keys.private).unwrap();

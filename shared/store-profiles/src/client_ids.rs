@@ -14,7 +14,7 @@ pub fn resource_key(project: ProjectId, resource: &str, idempotency_key: &str) -
 }
 
 /// Claims a key and returns `fresh`; if the key is already in use, returns the ID of its first use.
-pub async fn first_of(
+pub async fn claim_or_get(
     db: &impl GenericClient,
     project: ProjectId,
     key: Uuid,
@@ -34,25 +34,29 @@ pub async fn first_of(
 }
 
 /// Pages of a table that one statement reads.
-const PAGES: i64 = 2_000;
+const PAGES_PER_RANGE: i64 = 2_000;
 
 /// A range of pages of one partition of `client_id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct PageRange {
     table: String,
     /// None covers the whole partition: on Citus, its pages are on the worker nodes.
     first_page: Option<i64>,
 }
 
 /// Lists the page ranges of all partitions.
-pub async fn stretches(db: &impl GenericClient) -> Result<Vec<Stretch>, StoreError> {
+pub async fn page_ranges(db: &impl GenericClient) -> Result<Vec<PageRange>, StoreError> {
     let sql = "SELECT t.name, s.page FROM (SELECT inhrelid::regclass::text AS name, \
                pg_relation_size(inhrelid) / current_setting('block_size')::bigint AS pages FROM pg_inherits \
                WHERE inhparent = 'client_id'::regclass) t, generate_series(0, t.pages - 1, $1::bigint) AS s(page) ORDER BY 1, 2";
     let whole = "SELECT inhrelid::regclass::text AS name, NULL::bigint AS page FROM pg_inherits \
                  WHERE inhparent = 'client_id'::regclass ORDER BY 1";
-    let rows = if by_project::is_spread() { db.query(whole, &[]).await? } else { db.query(sql, &[&PAGES]).await? };
-    rows.iter().map(|row| Ok(Stretch { table: row.try_get("name")?, first_page: row.try_get("page")? })).collect()
+    let rows = if by_project::is_distributed() {
+        db.query(whole, &[]).await?
+    } else {
+        db.query(sql, &[&PAGES_PER_RANGE]).await?
+    };
+    rows.iter().map(|row| Ok(PageRange { table: row.try_get("name")?, first_page: row.try_get("page")? })).collect()
 }
 
 /// Removes the IDs in a range that were created before `before`; returns how many.
@@ -62,9 +66,9 @@ pub async fn stretches(db: &impl GenericClient) -> Result<Vec<Stretch>, StoreErr
 ///
 /// IDs from [`lasting_update_id`](kernel::ids::lasting_update_id) (UUID version 8) are kept, here and where events are
 /// removed.
-pub async fn forget(db: &impl GenericClient, stretch: &Stretch, before: Timestamp) -> Result<u64, StoreError> {
-    let Stretch { table, first_page } = stretch;
-    let pages = |first: i64| format!("ctid >= '({first},0)' AND ctid < '({},0)' AND ", first + PAGES);
+pub async fn forget(db: &impl GenericClient, range: &PageRange, before: Timestamp) -> Result<u64, StoreError> {
+    let PageRange { table, first_page } = range;
+    let pages = |first: i64| format!("ctid >= '({first},0)' AND ctid < '({},0)' AND ", first + PAGES_PER_RANGE);
     let pages = first_page.map(pages).unwrap_or_default();
     let sql = format!("DELETE FROM {table} WHERE {pages}created_at < $1 AND substr(id::text, 15, 1) <> '8'");
     Ok(db.execute(&sql, &[&before]).await?)

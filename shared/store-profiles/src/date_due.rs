@@ -14,14 +14,14 @@ use tokio_postgres::Statement;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use crate::users::record::PersonKey;
+use crate::users::record::ProjectUserId;
 use database::StoreError;
 use database::by_project::{self, ByProject};
 use kernel::ids::ProjectId;
 
 /// The current state of a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct DateState {
     pub project: ProjectId,
     pub automation: Uuid,
     pub user_id: Uuid,
@@ -30,14 +30,15 @@ pub struct Note {
     /// Next occurrence; none if there is no further one.
     pub due_at: Option<Timestamp>,
     /// The occurrence that was just handled; none if a property changed.
-    pub came: Option<Timestamp>,
+    pub handled_at: Option<Timestamp>,
 }
 
 /// Stores dates. They must be sorted by project, automation and user, so that transactions cannot deadlock.
 ///
 /// Ignores a date that is not after the last occurrence that was handled.
-pub async fn note(tx: &Transaction<'_>, notes: &[Note], now: Timestamp) -> Result<(), StoreError> {
-    let (coming, gone): (Vec<Note>, Vec<Note>) = notes.iter().copied().partition(|note| note.due_at.is_some());
+pub async fn store(tx: &Transaction<'_>, notes: &[DateState], now: Timestamp) -> Result<(), StoreError> {
+    let (upcoming, gone): (Vec<DateState>, Vec<DateState>) =
+        notes.iter().copied().partition(|note| note.due_at.is_some());
     let sql = ByProject::new(
         "WITH gone AS (SELECT d.project_id, d.automation_id, d.user_id \
          FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[]) AS v(p, a, u, came) JOIN date_due d \
@@ -46,12 +47,12 @@ pub async fn note(tx: &Transaction<'_>, notes: &[Note], now: Timestamp) -> Resul
          WHERE d.project_id = g.project_id AND d.automation_id = g.automation_id AND d.user_id = g.user_id",
         &["v.p", "g.project_id"],
     );
-    let remove = async |statement: Statement, part: &[Note]| {
-        let ((projects, automations, people), came) = (keys(part), column(part, |note| note.came));
-        Ok(tx.execute(&statement, &[&projects, &automations, &people, &came, &now]).await?)
+    let remove = async |statement: Statement, part: &[DateState]| {
+        let ((projects, automations, users), came) = (keys(part), column(part, |note| note.handled_at));
+        Ok(tx.execute(&statement, &[&projects, &automations, &users, &came, &now]).await?)
     };
     by_project::each(tx, &gone, |note| note.project, sql, remove).await?;
-    if !coming.is_empty() {
+    if !upcoming.is_empty() {
         let sql = "INSERT INTO date_due (project_id, automation_id, user_id, partition, due_at, look_at, last_at) \
                    SELECT p, a, u, part, due, due, came FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], \
                    $4::smallint[], $5::timestamptz[], $6::timestamptz[]) AS v(p, a, u, part, due, came) \
@@ -60,11 +61,11 @@ pub async fn note(tx: &Transaction<'_>, notes: &[Note], now: Timestamp) -> Resul
                    last_at = coalesce(excluded.last_at, date_due.last_at) WHERE (date_due.due_at > $7::timestamptz \
                    OR date_due.due_at <= excluded.last_at) AND date_due.due_at <> excluded.due_at \
                    AND (date_due.last_at IS NULL OR excluded.due_at > date_due.last_at)";
-        let (projects, automations, people) = keys(&coming);
+        let (projects, automations, users) = keys(&upcoming);
         let (partitions, due, came) =
-            (column(&coming, |n| n.partition), column(&coming, |n| n.due_at), column(&coming, |n| n.came));
-        let columns: [&(dyn ToSql + Sync); 7] = [&projects, &automations, &people, &partitions, &due, &came, &now];
-        if by_project::is_spread() {
+            (column(&upcoming, |n| n.partition), column(&upcoming, |n| n.due_at), column(&upcoming, |n| n.handled_at));
+        let columns: [&(dyn ToSql + Sync); 7] = [&projects, &automations, &users, &partitions, &due, &came, &now];
+        if by_project::is_distributed() {
             // Citus allows no parameter after ON CONFLICT, so the time is written as a literal.
             let sql = sql.replace("$7::timestamptz", &format!("'{now}'::timestamptz"));
             tx.execute(&sql, &columns[..6]).await?;
@@ -75,25 +76,25 @@ pub async fn note(tx: &Transaction<'_>, notes: &[Note], now: Timestamp) -> Resul
     Ok(())
 }
 
-fn column<T>(notes: &[Note], of: impl Fn(&Note) -> T) -> Vec<T> {
+fn column<T>(notes: &[DateState], of: impl Fn(&DateState) -> T) -> Vec<T> {
     notes.iter().map(of).collect()
 }
 
-fn keys(notes: &[Note]) -> (Vec<ProjectId>, Vec<Uuid>, Vec<Uuid>) {
+fn keys(notes: &[DateState]) -> (Vec<ProjectId>, Vec<Uuid>, Vec<Uuid>) {
     (column(notes, |n| n.project), column(notes, |n| n.automation), column(notes, |n| n.user_id))
 }
 
 /// Removes the dates of merged users; they are stored again for the user they were merged into.
-pub async fn forget(tx: &Transaction<'_>, people: &[PersonKey]) -> Result<(), StoreError> {
+pub async fn remove(tx: &Transaction<'_>, users: &[ProjectUserId]) -> Result<(), StoreError> {
     let sql = ByProject::new(
         "DELETE FROM date_due d USING unnest($1::uuid[], $2::uuid[]) AS v(p, u) WHERE d.project_id = v.p \
          AND d.user_id = v.u",
         &["v.p"],
     );
-    let forget = async |statement: Statement, part: &[PersonKey]| {
+    let forget = async |statement: Statement, part: &[ProjectUserId]| {
         let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
         Ok(tx.execute(&statement, &[&projects, &ids]).await?)
     };
-    by_project::each(tx, people, |person| person.0, sql, forget).await?;
+    by_project::each(tx, users, |user| user.0, sql, forget).await?;
     Ok(())
 }

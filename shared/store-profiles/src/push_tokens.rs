@@ -7,15 +7,15 @@ use jiff::Timestamp;
 use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
-use crate::users::record::PersonKey;
+use crate::users::record::ProjectUserId;
 use database::StoreError;
 use database::by_project::{self, ByProject};
-use database::filter::{Filter, Rows, Start, Total};
+use database::filter::{Filter, PageQuery, PageStart, Total};
 use domain::push_token::Platform;
 use kernel::ids::ProjectId;
 
 /// Tokens removed by one statement.
-const FORGOTTEN: i64 = 10_000;
+const DELETE_BATCH: i64 = 10_000;
 
 /// A device.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +33,7 @@ pub struct PushToken {
 
 /// A registration or removal of a token.
 #[derive(Clone, Debug)]
-pub struct Said<'a> {
+pub struct TokenChange<'a> {
     pub project: ProjectId,
     pub id: Uuid,
     /// None if the token was removed from its user.
@@ -56,17 +56,17 @@ pub struct Device<'a> {
 ///
 /// The latest one of a token wins in whatever order they arrive, because each user's items arrive through that user's
 /// partition. For this reason a removed token keeps its row, without the token text.
-pub async fn keep(tx: &Transaction<'_>, said: &[Said<'_>]) -> Result<(), StoreError> {
-    if said.is_empty() {
+pub async fn store(tx: &Transaction<'_>, changes: &[TokenChange<'_>]) -> Result<(), StoreError> {
+    if changes.is_empty() {
         return Ok(());
     }
-    let projects: Vec<ProjectId> = said.iter().map(|s| s.project).collect();
-    let ids: Vec<Uuid> = said.iter().map(|s| s.id).collect();
-    let users: Vec<Option<Uuid>> = said.iter().map(|s| Some(s.device.as_ref()?.user_id)).collect();
-    let platforms: Vec<Option<&str>> = said.iter().map(|s| Some(s.device.as_ref()?.platform.as_str())).collect();
-    let tokens: Vec<Option<&str>> = said.iter().map(|s| Some(s.device.as_ref()?.token)).collect();
-    let times: Vec<Timestamp> = said.iter().map(|s| s.at).collect();
-    let places: Vec<i64> = said.iter().map(|s| s.seq).collect();
+    let projects: Vec<ProjectId> = changes.iter().map(|s| s.project).collect();
+    let ids: Vec<Uuid> = changes.iter().map(|s| s.id).collect();
+    let users: Vec<Option<Uuid>> = changes.iter().map(|s| Some(s.device.as_ref()?.user_id)).collect();
+    let platforms: Vec<Option<&str>> = changes.iter().map(|s| Some(s.device.as_ref()?.platform.as_str())).collect();
+    let tokens: Vec<Option<&str>> = changes.iter().map(|s| Some(s.device.as_ref()?.token)).collect();
+    let times: Vec<Timestamp> = changes.iter().map(|s| s.at).collect();
+    let seqs: Vec<i64> = changes.iter().map(|s| s.seq).collect();
     let sql = "INSERT INTO push_token AS old (project_id, id, user_id, platform, token, created_at, updated_at, said_seq) \
                SELECT p, i, u, f, t, a, a, s FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], \
                $6::timestamptz[], $7::bigint[]) AS v(p, i, u, f, t, a, s) \
@@ -75,7 +75,7 @@ pub async fn keep(tx: &Transaction<'_>, said: &[Said<'_>]) -> Result<(), StoreEr
                created_at = CASE WHEN old.user_id IS NULL THEN excluded.created_at ELSE old.created_at END \
                WHERE (excluded.updated_at, excluded.said_seq) >= (old.updated_at, old.said_seq)";
     let statement = tx.prepare_cached(sql).await?;
-    tx.execute(&statement, &[&projects, &ids, &users, &platforms, &tokens, &times, &places]).await?;
+    tx.execute(&statement, &[&projects, &ids, &users, &platforms, &tokens, &times, &seqs]).await?;
     Ok(())
 }
 
@@ -96,10 +96,10 @@ pub async fn platforms_of(
 }
 
 /// Removes the devices of users who are erased; their rows are kept.
-pub async fn take_from(tx: &Transaction<'_>, project: ProjectId, people: &[Uuid]) -> Result<(), StoreError> {
+pub async fn remove_all(tx: &Transaction<'_>, project: ProjectId, users: &[Uuid]) -> Result<(), StoreError> {
     let sql = "UPDATE push_token SET user_id = NULL, platform = NULL, token = NULL \
                WHERE project_id = $1 AND user_id = ANY($2)";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &people]).await?;
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &users]).await?;
     Ok(())
 }
 
@@ -111,19 +111,19 @@ pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<(), St
     let sql = "DELETE FROM push_token WHERE user_id IS NULL AND updated_at < $1 AND (project_id, id) IN \
                (SELECT project_id, id FROM push_token WHERE user_id IS NULL AND updated_at < $1 LIMIT $2)";
     let statement = db.prepare_cached(sql).await?;
-    while db.execute(&statement, &[&before, &FORGOTTEN]).await? >= FORGOTTEN.unsigned_abs() {}
+    while db.execute(&statement, &[&before, &DELETE_BATCH]).await? >= DELETE_BATCH.unsigned_abs() {}
     Ok(())
 }
 
 /// Reassigns the tokens of merged users to the users they were merged into.
-pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
+pub async fn reassign(tx: &Transaction<'_>, merges: &[(ProjectUserId, Uuid)]) -> Result<(), StoreError> {
     let sql = ByProject::new(
         "UPDATE push_token t SET user_id = v.i FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, i) \
          WHERE t.project_id = v.p AND t.user_id = v.f",
         &["v.p"],
     );
-    let write = async |statement: Statement, part: &[(PersonKey, Uuid)]| {
-        let (projects, from, into) = by_project::merged(part);
+    let write = async |statement: Statement, part: &[(ProjectUserId, Uuid)]| {
+        let (projects, from, into) = by_project::merge_columns(part);
         Ok(tx.execute(&statement, &[&projects, &from, &into]).await?)
     };
     by_project::each(tx, merges, |merge| merge.0.0, sql, write).await?;
@@ -148,28 +148,24 @@ pub async fn remove_gone(
 }
 
 /// Returns a user's devices, the most recently registered first.
-pub async fn of_person(
-    db: &impl GenericClient,
-    project: ProjectId,
-    person: Uuid,
-) -> Result<Vec<PushToken>, StoreError> {
-    let mut devices = of_people(db, project, &[person]).await?;
-    Ok(devices.remove(&person).unwrap_or_default())
+pub async fn of_user(db: &impl GenericClient, project: ProjectId, user: Uuid) -> Result<Vec<PushToken>, StoreError> {
+    let mut devices = of_users(db, project, &[user]).await?;
+    Ok(devices.remove(&user).unwrap_or_default())
 }
 
-/// As [`of_person`], for many users.
-pub async fn of_people(
+/// As [`of_user`], for many users.
+pub async fn of_users(
     db: &impl GenericClient,
     project: ProjectId,
-    people: &[Uuid],
+    users: &[Uuid],
 ) -> Result<HashMap<Uuid, Vec<PushToken>>, StoreError> {
     let mut devices: HashMap<Uuid, Vec<PushToken>> = HashMap::new();
-    if people.is_empty() {
+    if users.is_empty() {
         return Ok(devices);
     }
     let sql = "SELECT id, user_id, platform, token, created_at, updated_at FROM push_token WHERE project_id = $1 \
                AND user_id = ANY($2) ORDER BY updated_at DESC, id";
-    for row in db.query(&db.prepare_cached(sql).await?, &[&project, &people]).await? {
+    for row in db.query(&db.prepare_cached(sql).await?, &[&project, &users]).await? {
         let token = from_row(&row)?;
         devices.entry(token.user_id).or_default().push(token);
     }
@@ -207,15 +203,15 @@ pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
     of: &DeviceFilter,
-    start: &Start<(Timestamp, Uuid)>,
+    start: &PageStart<(Timestamp, Uuid)>,
     limit: i64,
 ) -> Result<Vec<PushToken>, StoreError> {
     let platform = of.platform();
     let mut filter = of.conditions(&project, &platform);
-    if let Start::After((at, id)) = start {
+    if let PageStart::After((at, id)) = start {
         filter.and("(created_at, id) < (?1, ?2)", &[at, id]);
     }
-    let rows = Rows {
+    let rows = PageQuery {
         columns: "id, user_id, platform, token, created_at, updated_at",
         table: "push_token",
         order: "created_at DESC, id DESC",

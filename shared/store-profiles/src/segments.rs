@@ -9,8 +9,8 @@ pub mod evaluate;
 pub mod follow;
 pub mod members;
 pub mod membership;
-pub mod person;
 pub mod starts;
+pub mod user_facts;
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -62,7 +62,7 @@ impl Segment {
         parsed(self.id, &self.rules)
     }
 
-    fn rests_on(&self) -> Result<Vec<Uuid>, StoreError> {
+    fn depends_on(&self) -> Result<Vec<Uuid>, StoreError> {
         Ok(rules::segments(&self.parsed_rules()?).into_iter().collect())
     }
 }
@@ -130,7 +130,7 @@ pub async fn get_for_update(tx: &Transaction<'_>, project: ProjectId, id: Uuid) 
 }
 
 /// Returns the ID and name of another segment whose rules refer to this one.
-pub async fn resting_on(
+pub async fn find_dependent(
     db: &impl GenericClient,
     project: ProjectId,
     id: Uuid,
@@ -144,9 +144,9 @@ pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Segment) -> 
     let sql = "INSERT INTO segment (project_id, id, name, description, type, rules, rests_on, created_at, updated_at) \
                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
     let (s, kind) = (new, new.segment_type.as_str());
-    let rests_on = s.rests_on()?;
+    let depends_on = s.depends_on()?;
     let params: [&(dyn tokio_postgres::types::ToSql + Sync); 9] =
-        [&project, &s.id, &s.name, &s.description, &kind, &s.rules, &rests_on, &s.created_at, &s.updated_at];
+        [&project, &s.id, &s.name, &s.description, &kind, &s.rules, &depends_on, &s.created_at, &s.updated_at];
     tx.execute(sql, &params).await?;
     Ok(())
 }
@@ -156,8 +156,8 @@ pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Segment)
     let sql = "UPDATE segment SET name = $3, description = $4, type = $5, rules = $6, rests_on = $7, updated_at = $8 \
                WHERE project_id = $1 AND id = $2";
     let (s, kind) = (changed, changed.segment_type.as_str());
-    let rests_on = s.rests_on()?;
-    tx.execute(sql, &[&project, &s.id, &s.name, &s.description, &kind, &s.rules, &rests_on, &s.updated_at]).await?;
+    let depends_on = s.depends_on()?;
+    tx.execute(sql, &[&project, &s.id, &s.name, &s.description, &kind, &s.rules, &depends_on, &s.updated_at]).await?;
     Ok(())
 }
 

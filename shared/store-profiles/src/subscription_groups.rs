@@ -69,7 +69,7 @@ pub async fn existing(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid]) ->
 }
 
 /// Returns the number of groups, and prevents other transactions from creating one until the end of this transaction.
-pub async fn count_and_hold(tx: &Transaction<'_>, project: ProjectId) -> Result<i64, StoreError> {
+pub async fn count_and_lock(tx: &Transaction<'_>, project: ProjectId) -> Result<i64, StoreError> {
     let key = format!("subscription groups of {}", project.0);
     tx.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", &[&key]).await?;
     let sql = "SELECT count(*) AS total FROM subscription_group WHERE project_id = $1 AND deleted_at IS NULL";

@@ -8,7 +8,7 @@ use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
 use crate::subscription_groups::{self, SubscriptionGroup};
-use crate::users::record::PersonKey;
+use crate::users::record::ProjectUserId;
 use database::StoreError;
 use database::by_project::{self, ByProject};
 use domain::subscription::Source;
@@ -63,7 +63,7 @@ pub async fn put(tx: &Transaction<'_>, project: ProjectId, choices: &[Choice]) -
 ///
 /// Both are the same human, so the latest choice for a group wins: a user who has just unsubscribed is not resubscribed
 /// by logging in.
-pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
+pub async fn reassign(tx: &Transaction<'_>, merges: &[(ProjectUserId, Uuid)]) -> Result<(), StoreError> {
     let sql = ByProject::new(
         "WITH gone AS (DELETE FROM subscription s USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v (p, f, t) \
          WHERE s.project_id = v.p AND s.user_id = v.f RETURNING s.project_id, v.t, s.group_id, s.subscribed, \
@@ -76,8 +76,8 @@ pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Res
          WHERE excluded.changed_at > old.changed_at",
         &["v.p"],
     );
-    let write = async |statement: Statement, part: &[(PersonKey, Uuid)]| {
-        let (projects, from, into) = by_project::merged(part);
+    let write = async |statement: Statement, part: &[(ProjectUserId, Uuid)]| {
+        let (projects, from, into) = by_project::merge_columns(part);
         Ok(tx.execute(&statement, &[&projects, &from, &into]).await?)
     };
     by_project::each(tx, merges, |merge| merge.0.0, sql, write).await?;
@@ -99,16 +99,12 @@ impl Subscription {
 }
 
 /// Returns a user's subscriptions to all groups of the project, the oldest group first.
-pub async fn of_person(
-    db: &impl GenericClient,
-    project: ProjectId,
-    person: Uuid,
-) -> Result<Vec<Subscription>, StoreError> {
+pub async fn of_user(db: &impl GenericClient, project: ProjectId, user: Uuid) -> Result<Vec<Subscription>, StoreError> {
     let sql = "SELECT g.id, g.name, g.description, g.default_subscribed, g.public, g.created_at, g.updated_at, \
                s.subscribed, s.source, s.changed_at FROM subscription_group g LEFT JOIN subscription s \
                ON s.project_id = $1 AND s.user_id = $2 AND s.group_id = g.id WHERE g.project_id = $1 \
                AND g.deleted_at IS NULL ORDER BY g.id";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &person]).await?;
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &user]).await?;
     rows.iter()
         .map(|row| Ok(Subscription { group: subscription_groups::from_row(row)?, chosen: chosen(row)? }))
         .collect()
@@ -123,7 +119,7 @@ fn chosen(row: &Row) -> Result<Option<(bool, Source, Timestamp)>, StoreError> {
 
 /// Returns whether each user is subscribed to the group, by pair of user and group. Pairs with a group that does not
 /// exist are omitted.
-pub async fn among(
+pub async fn subscribed(
     db: &impl GenericClient,
     project: ProjectId,
     pairs: &[(Uuid, Uuid)],
@@ -131,12 +127,12 @@ pub async fn among(
     if pairs.is_empty() {
         return Ok(HashMap::new());
     }
-    let (people, groups): (Vec<Uuid>, Vec<Uuid>) = pairs.iter().copied().unzip();
+    let (users, groups): (Vec<Uuid>, Vec<Uuid>) = pairs.iter().copied().unzip();
     let sql = "SELECT v.u AS user_id, v.g AS group_id, coalesce(s.subscribed, g.default_subscribed) AS subscribed \
                FROM unnest($2::uuid[], $3::uuid[]) AS v (u, g) \
                JOIN subscription_group g ON g.project_id = $1 AND g.id = v.g AND g.deleted_at IS NULL \
                LEFT JOIN subscription s ON s.project_id = $1 AND s.user_id = v.u AND s.group_id = v.g";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &people, &groups]).await?;
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &users, &groups]).await?;
     rows.iter()
         .map(|row| Ok(((row.try_get("user_id")?, row.try_get("group_id")?), row.try_get("subscribed")?)))
         .collect()

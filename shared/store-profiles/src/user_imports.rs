@@ -11,7 +11,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use database::StoreError;
-use database::filter::{Start, Total};
+use database::filter::{PageStart, Total};
 use kernel::ids::ProjectId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,14 +121,19 @@ pub async fn running(db: &impl GenericClient, project: ProjectId, now: Timestamp
 }
 
 /// Takes the lease on a locked import until `until`; returns the number of the attempt.
-pub async fn take(tx: &Transaction<'_>, project: ProjectId, id: Uuid, until: Timestamp) -> Result<i32, StoreError> {
+pub async fn acquire_lease(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    id: Uuid,
+    until: Timestamp,
+) -> Result<i32, StoreError> {
     let sql = "UPDATE user_import SET attempt = attempt + 1, lease_until = $3 WHERE project_id = $1 AND id = $2 RETURNING attempt";
     Ok(tx.query_one(&tx.prepare_cached(sql).await?, &[&project, &id, &until]).await?.try_get("attempt")?)
 }
 
 /// The holder of the lease on an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct LeaseHolder {
     pub project: ProjectId,
     pub id: Uuid,
     pub attempt: i32,
@@ -136,7 +141,7 @@ pub struct Holder {
 
 /// Progress since the last update.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Advance {
+pub struct ImportProgress {
     pub next_line: i64,
     pub digest: i64,
     pub imported: i64,
@@ -149,8 +154,8 @@ pub struct Advance {
 /// Records progress and renews the lease; returns false if the import has another holder.
 pub async fn advance(
     db: &impl GenericClient,
-    holder: Holder,
-    by: &Advance,
+    holder: LeaseHolder,
+    by: &ImportProgress,
     (now, until): (Timestamp, Timestamp),
 ) -> Result<bool, StoreError> {
     let sql = "UPDATE user_import SET next_line = $4, digest = $5, imported = imported + $6, failed = failed + $7, \
@@ -180,7 +185,7 @@ pub async fn advance(
 }
 
 /// Renews the lease; returns false if the import has another holder.
-pub async fn renew(db: &impl GenericClient, holder: Holder, until: Timestamp) -> Result<bool, StoreError> {
+pub async fn renew(db: &impl GenericClient, holder: LeaseHolder, until: Timestamp) -> Result<bool, StoreError> {
     let sql = "UPDATE user_import SET lease_until = $4 WHERE project_id = $1 AND id = $2 AND attempt = $3";
     let statement = db.prepare_cached(sql).await?;
     Ok(db.execute(&statement, &[&holder.project, &holder.id, &holder.attempt, &until]).await? == 1)
@@ -189,7 +194,7 @@ pub async fn renew(db: &impl GenericClient, holder: Holder, until: Timestamp) ->
 /// Releases the lease. `completed` states whether the end of the import was reached.
 pub async fn release(
     db: &impl GenericClient,
-    holder: Holder,
+    holder: LeaseHolder,
     completed: bool,
     now: Timestamp,
 ) -> Result<(), StoreError> {
@@ -217,14 +222,14 @@ pub async fn find(
 pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
-    start: &Start<(Timestamp, Uuid)>,
+    start: &PageStart<(Timestamp, Uuid)>,
     limit: i64,
 ) -> Result<(Vec<UserImport>, Total), StoreError> {
     let sql = "SELECT count(*) AS total FROM user_import WHERE project_id = $1";
     let total = Total::exact(db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?.try_get("total")?);
     let (at, id) = match start {
-        Start::After(place) => *place,
-        Start::Offset(_) => (Timestamp::MAX, Uuid::max()),
+        PageStart::After(position) => *position,
+        PageStart::Offset(_) => (Timestamp::MAX, Uuid::max()),
     };
     let sql = "SELECT id, format, next_line, digest, imported, failed, problems, problems_omitted, attempt, \
                lease_until, created_at, updated_at, completed_at FROM user_import WHERE project_id = $1 \

@@ -2,7 +2,7 @@
 
 pub mod export;
 pub mod list;
-mod place;
+mod position;
 pub mod read;
 pub mod recipient;
 pub mod record;

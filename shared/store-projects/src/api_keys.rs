@@ -99,14 +99,14 @@ pub struct KeyUse {
 }
 
 /// Number of characters of a key that are listed.
-const PREFIX: usize = 12;
+const PREFIX_CHARS: usize = 12;
 
 pub fn hash(key: &str) -> KeyHash {
     Sha256::digest(key.as_bytes()).into()
 }
 
 /// Reports whether a text has the format of a key; any other text needs no database look-up.
-pub fn looks_like_key(text: &str) -> bool {
+pub fn has_key_format(text: &str) -> bool {
     let rest = text.strip_prefix("pk_live_").or_else(|| text.strip_prefix("sk_live_"));
     rest.is_some_and(|r| r.len() == 32 && r.bytes().all(|b| b.is_ascii_alphanumeric()))
 }
@@ -123,7 +123,7 @@ pub fn random_key(key_type: KeyType) -> String {
 
 /// Returns the part of a key that is listed.
 pub fn prefix(key: &str) -> &str {
-    key.get(..PREFIX).unwrap_or(key)
+    key.get(..PREFIX_CHARS).unwrap_or(key)
 }
 
 /// Stores a key that was created by [`random_key`].
@@ -268,7 +268,7 @@ mod tests {
     fn keys_have_the_documented_shape() {
         for key_type in [KeyType::Public, KeyType::Secret] {
             let key = random_key(key_type);
-            assert!(looks_like_key(&key), "{key}");
+            assert!(has_key_format(&key), "{key}");
             assert_ne!(key, random_key(key_type));
             assert_eq!(KeyType::parse(key_type.as_str()), Some(key_type));
         }
@@ -280,7 +280,7 @@ mod tests {
             "sk_live_012345678901234567890123456789-1",
             "xx_live_01234567890123456789012345678901",
         ] {
-            assert!(!looks_like_key(wrong), "{wrong}");
+            assert!(!has_key_format(wrong), "{wrong}");
         }
     }
 }

@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use database::StoreError;
-use database::filter::{Filter, Rows, Start, Total};
+use database::filter::{Filter, PageQuery, PageStart, Total};
 use kernel::ids::ProjectId;
 
 /// The author of a change.
@@ -155,15 +155,15 @@ pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
     wanted: &AuditFilter,
-    start: &Start<Uuid>,
+    start: &PageStart<Uuid>,
     limit: i64,
 ) -> Result<Vec<AuditEntry>, StoreError> {
     let mut filter = Filter::of(&project);
     wanted.apply(&mut filter);
-    if let Start::After(id) = start {
+    if let PageStart::After(id) = start {
         filter.and("id < ?1", &[id]);
     }
-    let rows = Rows {
+    let rows = PageQuery {
         columns: "id, actor_type, actor_id, actor_name, action, resource_id, resource_name, details, request_id, created_at",
         table: "audit_log",
         order: "id DESC",

@@ -39,15 +39,15 @@ impl ChannelSettings {
 }
 
 /// Returns the context that a channel's secrets are sealed for.
-fn place(channel: Channel) -> String {
-    place_of(channel.slug())
+fn channel_context(channel: Channel) -> String {
+    seal_context(channel.slug())
 }
 
-fn place_of(slug: &str) -> String {
+fn seal_context(slug: &str) -> String {
     format!("channel:{slug}")
 }
 
-pub(super) const SEALED: Sealed = Sealed { table: "channel", column: "secrets", key: "channel", place: place_of };
+pub(super) const SEALED: Sealed = Sealed { table: "channel", column: "secrets", key: "channel", context: seal_context };
 
 pub(super) async fn insert_empty(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
     let seq = changes::next(tx, Topic::Channel).await?;
@@ -98,7 +98,7 @@ pub async fn get_for_update(
 /// [`Channel::ALL`].
 ///
 /// Secrets are not decrypted, so that one unreadable secret does not block the other channels.
-pub async fn hold(tx: &Transaction<'_>, project: ProjectId) -> Result<Vec<i64>, StoreError> {
+pub async fn lock_all(tx: &Transaction<'_>, project: ProjectId) -> Result<Vec<i64>, StoreError> {
     let sql = "SELECT channel, changed_seq FROM channel WHERE project_id = $1 ORDER BY channel FOR UPDATE";
     let mut held: BTreeMap<String, i64> = BTreeMap::new();
     for row in tx.query(sql, &[&project]).await? {
@@ -116,7 +116,7 @@ fn from_row(row: &Row, keys: &MasterKeys, project: ProjectId, channel: Channel) 
             let corrupt = |e: String| {
                 StoreError::Corrupt(format!("secrets of channel {} of project {project}: {e}", channel.slug()))
             };
-            let plain = keys.open(project, &place(channel), sealed).map_err(|e| corrupt(e.to_string()))?;
+            let plain = keys.open(project, &channel_context(channel), sealed).map_err(|e| corrupt(e.to_string()))?;
             serde_json::from_slice(&plain).map_err(|e| corrupt(e.to_string()))?
         }
     };
@@ -140,7 +140,7 @@ pub async fn put(
 ) -> Result<i64, StoreError> {
     let seq = changes::next(tx, Topic::Channel).await?;
     let plain = serde_json::to_vec(&new.secrets).map_err(|e| StoreError::Corrupt(e.to_string()))?;
-    let sealed = (!new.secrets.is_empty()).then(|| keys.seal(project, &place(channel), &plain));
+    let sealed = (!new.secrets.is_empty()).then(|| keys.seal(project, &channel_context(channel), &plain));
     let sql = "INSERT INTO channel (project_id, channel, settings, secrets, updated_at, changed_seq) VALUES ($1, $2, $3, $4, $5, $6) \
                ON CONFLICT (project_id, channel) DO UPDATE SET settings = excluded.settings, secrets = excluded.secrets, \
                error = NULL, error_at = NULL, updated_at = excluded.updated_at, changed_seq = excluded.changed_seq";

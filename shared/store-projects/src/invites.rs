@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_invitation_has_one_state() {
+    fn invitation_has_exactly_one_status() {
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
         let invite = |accepted_at, revoked_at| Invite {
             project: ProjectId(Uuid::nil()),

@@ -42,14 +42,14 @@ pub enum Attempt {
     Refused { until: Timestamp },
 }
 
-/// Counts an attempt, unless `most` are already counted within `window`. Concurrent attempts cannot exceed the limit,
+/// Counts an attempt, unless `max` are already counted within `window`. Concurrent attempts cannot exceed the limit,
 /// because the row is locked.
 ///
 /// Passwords must be counted before they are checked.
 pub async fn count(
     db: &impl GenericClient,
     subject: Subject<'_>,
-    most: i32,
+    max: i32,
     window: Duration,
     now: Timestamp,
 ) -> Result<Attempt, StoreError> {
@@ -58,7 +58,7 @@ pub async fn count(
                ON CONFLICT (address_hash) DO UPDATE SET expires_at = excluded.expires_at, \
                failed_at = ARRAY(SELECT t FROM unnest(a.failed_at) t WHERE t > $4 ORDER BY t) || $2::timestamptz \
                WHERE (SELECT count(*) FROM unnest(a.failed_at) t WHERE t > $4) < $5";
-    if db.execute(sql, &[&hash, &now, &expires_at, &since, &i64::from(most)]).await? == 1 {
+    if db.execute(sql, &[&hash, &now, &expires_at, &since, &i64::from(max)]).await? == 1 {
         return Ok(Attempt::Counted);
     }
     let sql = "SELECT min(t) AS oldest FROM login_attempt, unnest(failed_at) t WHERE address_hash = $1 AND t > $2";
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_email_address_never_shares_a_count_with_an_account() {
+    fn email_address_and_account_have_separate_counts() {
         let account = Uuid::from_u128(7);
         let invitations = Subject::Invitations(account).hash();
         assert_ne!(invitations, Subject::Invitations(Uuid::from_u128(8)).hash());

@@ -73,7 +73,7 @@ const BY_ROW: [&str; 50] = [
 ];
 /// Tables that are kept until the removal is forgotten: gateways learn from `api_key` that the keys are revoked, and
 /// `audit_log` records who deleted the project.
-const LAST: [&str; 2] = ["api_key", "audit_log"];
+const LAST_TABLES: [&str; 2] = ["api_key", "audit_log"];
 
 /// Records that a project is deleted, and schedules the removal of its rows.
 pub(super) async fn begin(
@@ -122,7 +122,7 @@ pub async fn take_due(tx: &Transaction<'_>, now: Timestamp) -> Result<Option<Rem
 }
 
 /// Locks a due removal until the end of the transaction; returns false if another scheduler holds or has finished it.
-pub async fn hold(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<bool, StoreError> {
+pub async fn lock(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<bool, StoreError> {
     let sql = "SELECT FROM project_removal WHERE project_id = $1 AND look_at <= $2 FOR UPDATE SKIP LOCKED";
     Ok(tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &now]).await?.is_some())
 }
@@ -172,14 +172,14 @@ async fn remove_by_row(tx: &Transaction<'_>, table: &str, project: ProjectId) ->
 }
 
 /// Schedules the next check, because transactions that were open when the project was deleted may have added rows.
-pub async fn look_again(tx: &Transaction<'_>, project: ProjectId, at: Timestamp) -> Result<(), StoreError> {
+pub async fn schedule_check(tx: &Transaction<'_>, project: ProjectId, at: Timestamp) -> Result<(), StoreError> {
     tx.execute("UPDATE project_removal SET look_at = $2 WHERE project_id = $1", &[&project, &at]).await?;
     Ok(())
 }
 
 /// Removes the remaining rows of a project and its removal.
 pub async fn forget(tx: &Transaction<'_>, project: ProjectId) -> Result<(), StoreError> {
-    for table in LAST {
+    for table in LAST_TABLES {
         while remove_by_row(tx, table, project).await? > 0 {}
     }
     tx.execute("DELETE FROM project_removal WHERE project_id = $1", &[&project]).await?;
@@ -188,5 +188,5 @@ pub async fn forget(tx: &Transaction<'_>, project: ProjectId) -> Result<(), Stor
 
 /// Returns all tables with rows of projects that this module clears.
 pub fn tables() -> impl Iterator<Item = &'static str> {
-    BY_MONTH.into_iter().chain([BY_ID]).chain(BY_ROW).chain(LAST)
+    BY_MONTH.into_iter().chain([BY_ID]).chain(BY_ROW).chain(LAST_TABLES)
 }

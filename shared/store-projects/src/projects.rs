@@ -19,9 +19,9 @@ use kernel::ids::ProjectId;
 use secrets::MasterKeys;
 
 /// The context that a project's secrets are sealed for.
-const PLACE: &str = "project";
+const SEAL_CONTEXT: &str = "project";
 pub(super) const SEALED: Sealed =
-    Sealed { table: "project", column: "secrets", key: "''", place: |_| PLACE.to_owned() };
+    Sealed { table: "project", column: "secrets", key: "''", context: |_| SEAL_CONTEXT.to_owned() };
 
 #[derive(Clone, Debug)]
 pub struct Project {
@@ -85,7 +85,7 @@ pub struct PreviousSecret {
 }
 
 /// How long the previous webhook secret is accepted after a rotation.
-const ACCEPTED_ON: Duration = Duration::from_hours(24);
+const WEBHOOK_SECRET_OVERLAP: Duration = Duration::from_hours(24);
 
 fn random_secret() -> String {
     hex::encode(rand::random::<[u8; 32]>())
@@ -115,7 +115,7 @@ impl ProjectSecrets {
 
     /// Returns the secrets with a new webhook secret. The current one is accepted for another day, but no older one.
     pub fn with_rotated_webhook(self, now: Timestamp) -> Self {
-        let previous = PreviousSecret { secret: self.webhook, until: now + ACCEPTED_ON };
+        let previous = PreviousSecret { secret: self.webhook, until: now + WEBHOOK_SECRET_OVERLAP };
         Self { webhook: random_secret(), previous_webhook: Some(previous), ..self }
     }
 
@@ -199,7 +199,7 @@ pub async fn timezone(db: &impl GenericClient, id: ProjectId) -> Result<TimeZone
 }
 
 /// Returns the projects whose timezone is not UTC, with its name.
-pub async fn timezones_beside_utc(db: &impl GenericClient) -> Result<Vec<(ProjectId, String)>, StoreError> {
+pub async fn timezones_other_than_utc(db: &impl GenericClient) -> Result<Vec<(ProjectId, String)>, StoreError> {
     let statement = db.prepare_cached("SELECT project_id, timezone FROM project WHERE timezone <> 'UTC'").await?;
     let rows = db.query(&statement, &[]).await?;
     rows.iter().map(|row| Ok((row.try_get("project_id")?, row.try_get("timezone")?))).collect()
@@ -301,7 +301,7 @@ pub async fn secrets(
     let statement = db.prepare_cached("SELECT secrets FROM project WHERE project_id = $1").await?;
     let Some(row) = db.query_opt(&statement, &[&id]).await? else { return Ok(None) };
     let plain = keys
-        .open(id, PLACE, row.try_get("secrets")?)
+        .open(id, SEAL_CONTEXT, row.try_get("secrets")?)
         .map_err(|e| StoreError::Corrupt(format!("secrets of project {id}: {e}")))?;
     serde_json::from_slice(&plain).map(Some).map_err(|e| StoreError::Corrupt(e.to_string()))
 }
@@ -329,28 +329,28 @@ pub async fn signing_secrets(
     id: ProjectId,
     now: Timestamp,
 ) -> Result<Option<EndpointSecrets>, StoreError> {
-    let Some(known) = secrets(&*db, keys, id).await? else { return Ok(None) };
-    if known.signing.is_some() {
-        return Ok(known.signing);
+    let Some(existing) = secrets(&*db, keys, id).await? else { return Ok(None) };
+    if existing.signing.is_some() {
+        return Ok(existing.signing);
     }
     let tx = db.transaction().await?;
     if get_for_update(&tx, id).await?.is_none() {
         return Ok(None);
     }
     // Read again under the lock, because another worker may have created them.
-    let Some(known) = secrets(&tx, keys, id).await? else { return Ok(None) };
-    if known.signing.is_some() {
-        return Ok(known.signing);
+    let Some(existing) = secrets(&tx, keys, id).await? else { return Ok(None) };
+    if existing.signing.is_some() {
+        return Ok(existing.signing);
     }
-    let made = known.with_rotated_signing(now);
-    set_secrets(&tx, keys, id, &made, now).await?;
+    let created = existing.with_rotated_signing(now);
+    set_secrets(&tx, keys, id, &created, now).await?;
     tx.commit().await?;
-    Ok(made.signing)
+    Ok(created.signing)
 }
 
 fn sealed(keys: &MasterKeys, id: ProjectId, secrets: &ProjectSecrets) -> Result<Vec<u8>, StoreError> {
     let plain = serde_json::to_vec(secrets).map_err(|e| StoreError::Corrupt(e.to_string()))?;
-    Ok(keys.seal(id, PLACE, &plain))
+    Ok(keys.seal(id, SEAL_CONTEXT, &plain))
 }
 
 #[cfg(test)]
@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rotated_secret_is_accepted_for_a_day() {
+    fn rotated_secret_is_accepted_for_a_day() {
         let at = |hours: i64| Timestamp::from_second(hours * 3_600).unwrap();
         let first = ProjectSecrets::random();
         let second = first.clone().with_rotated_webhook(at(0));
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotated_identity_secret_is_accepted_for_its_overlap() {
+    fn rotated_identity_secret_is_accepted_for_its_overlap() {
         let at = |hours: i64| Timestamp::from_second(hours * 3_600).unwrap();
         let first = ProjectSecrets::random();
         let accepted = |of: &ProjectSecrets, now, expected: &[&str]| {
@@ -387,12 +387,12 @@ mod tests {
         let third = second.clone().with_rotated_webhook(at(1)).with_rotated_identity(at(1), Duration::from_hours(2));
         accepted(&third, at(1), &[&third.identity, &second.identity]);
         assert!(third.previous_webhook.is_some());
-        let at_once = third.with_rotated_identity(at(1), Duration::ZERO);
-        accepted(&at_once, at(1), &[&at_once.identity]);
+        let immediate = third.with_rotated_identity(at(1), Duration::ZERO);
+        accepted(&immediate, at(1), &[&immediate.identity]);
     }
 
     #[test]
-    fn secrets_that_were_sealed_before_there_were_rotations_are_read() {
+    fn secrets_sealed_before_rotations_are_decoded() {
         let read: ProjectSecrets = serde_json::from_str(r#"{"webhook":"w","identity":"i"}"#).unwrap();
         assert!(read.previous_webhook.is_none() && read.previous_identity.is_none() && read.signing.is_none());
         assert!(read.with_rotated_signing(Timestamp::UNIX_EPOCH).signing.is_some());

@@ -11,9 +11,9 @@ use secrets::MasterKeys;
 use secrets::vapid::VapidKeys;
 
 /// The context that the private key is sealed for.
-const PLACE: &str = "vapid";
+const SEAL_CONTEXT: &str = "vapid";
 pub(super) const SEALED: Sealed =
-    Sealed { table: "vapid_key", column: "private_key", key: "''", place: |_| PLACE.to_owned() };
+    Sealed { table: "vapid_key", column: "private_key", key: "''", context: |_| SEAL_CONTEXT.to_owned() };
 
 pub async fn get(
     db: &impl GenericClient,
@@ -23,7 +23,7 @@ pub async fn get(
     let sql = "SELECT public_key, private_key FROM vapid_key WHERE project_id = $1";
     let Some(row) = db.query_opt(&db.prepare_cached(sql).await?, &[&project]).await? else { return Ok(None) };
     let private = keys
-        .open(project, PLACE, row.try_get("private_key")?)
+        .open(project, SEAL_CONTEXT, row.try_get("private_key")?)
         .map_err(|e| StoreError::Corrupt(format!("the VAPID key of project {project}: {e}")))?;
     Ok(Some(VapidKeys { public: row.try_get("public_key")?, private }))
 }
@@ -36,7 +36,7 @@ pub async fn insert(
     new: &VapidKeys,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let sealed = keys.seal(project, PLACE, &new.private);
+    let sealed = keys.seal(project, SEAL_CONTEXT, &new.private);
     let sql = "INSERT INTO vapid_key (project_id, public_key, private_key, created_at) VALUES ($1, $2, $3, $4) \
                ON CONFLICT (project_id) DO NOTHING";
     db.execute(sql, &[&project, &new.public, &sealed, &now]).await?;

@@ -14,12 +14,12 @@ use domain::webhook::EndpointSecrets;
 use kernel::ids::ProjectId;
 use secrets::MasterKeys;
 
-fn place_of(id: &str) -> String {
+fn seal_context(id: &str) -> String {
     format!("webhook_endpoint:{id}")
 }
 
 pub(super) const SEALED: Sealed =
-    Sealed { table: "webhook_endpoint", column: "secrets", key: "id::text", place: place_of };
+    Sealed { table: "webhook_endpoint", column: "secrets", key: "id::text", context: seal_context };
 
 /// An endpoint without its secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,12 +186,12 @@ pub async fn set_secrets(
 
 fn sealed(keys: &MasterKeys, project: ProjectId, id: Uuid, of: &EndpointSecrets) -> Result<Vec<u8>, StoreError> {
     let plain = serde_json::to_vec(of).map_err(|e| StoreError::Corrupt(e.to_string()))?;
-    Ok(keys.seal(project, &place_of(&id.to_string()), &plain))
+    Ok(keys.seal(project, &seal_context(&id.to_string()), &plain))
 }
 
 fn opened(keys: &MasterKeys, project: ProjectId, id: Uuid, sealed: &[u8]) -> Result<EndpointSecrets, StoreError> {
     let corrupt = |why: String| StoreError::Corrupt(format!("secrets of webhook endpoint {id}: {why}"));
-    let plain = keys.open(project, &place_of(&id.to_string()), sealed).map_err(|e| corrupt(e.to_string()))?;
+    let plain = keys.open(project, &seal_context(&id.to_string()), sealed).map_err(|e| corrupt(e.to_string()))?;
     serde_json::from_slice(&plain).map_err(|e| corrupt(e.to_string()))
 }
 
@@ -218,7 +218,7 @@ pub struct DueEndpoint {
 /// Returns the enabled endpoints with due deliveries, except those in backoff after failures; the one with the oldest
 /// due delivery first. Takes no locks: Citus refuses locks across projects.
 pub async fn due(db: &impl GenericClient, keys: &MasterKeys, now: Timestamp) -> Result<Vec<DueEndpoint>, StoreError> {
-    let sql = if by_project::is_spread() {
+    let sql = if by_project::is_distributed() {
         // Citus supports no recursive query across projects.
         "SELECT e.project_id, e.id, e.url, e.secrets, e.failures FROM webhook_endpoint e CROSS JOIN LATERAL \
          (SELECT d.due_at FROM webhook_delivery d WHERE d.project_id = e.project_id AND d.endpoint_id = e.id \
@@ -256,7 +256,7 @@ pub async fn due(db: &impl GenericClient, keys: &MasterKeys, now: Timestamp) -> 
 }
 
 /// Resets the failures of an endpoint after a successful call.
-pub async fn recovered(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
+pub async fn record_success(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
     let sql = "UPDATE webhook_endpoint SET failures = 0, failing_since = NULL, rests_until = NULL \
                WHERE project_id = $1 AND id = $2 AND failing_since IS NOT NULL";
     db.execute(&db.prepare_cached(sql).await?, &[&project, &id]).await?;
@@ -265,16 +265,16 @@ pub async fn recovered(db: &impl GenericClient, project: ProjectId, id: Uuid) ->
 
 /// Records a failed call and the earliest time of the next one; returns the start of the series of failures and their
 /// number.
-pub async fn failed(
+pub async fn record_failure(
     db: &impl GenericClient,
     project: ProjectId,
     id: Uuid,
-    rests_until: Option<Timestamp>,
+    backoff_until: Option<Timestamp>,
     now: Timestamp,
 ) -> Result<Option<(Timestamp, i32)>, StoreError> {
     let sql = "UPDATE webhook_endpoint SET failures = failures + 1, failing_since = coalesce(failing_since, $4), \
                rests_until = greatest(rests_until, $3) WHERE project_id = $1 AND id = $2 RETURNING failing_since, failures";
-    let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id, &rests_until, &now]).await?;
+    let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id, &backoff_until, &now]).await?;
     row.map(|row| Ok((row.try_get("failing_since")?, row.try_get("failures")?))).transpose()
 }
 

@@ -51,7 +51,7 @@ pub struct FollowedAutomation {
     /// Present if it may start runs. `None` if it is inactive or deleted, or this program cannot decode it.
     pub active: Option<ActiveAutomation>,
     /// The events that runs of any of its versions may listen for; empty if it is deleted.
-    pub hears: Vec<String>,
+    pub listens_for: Vec<String>,
 }
 
 fn from_row(row: &Row) -> Result<Automation, StoreError> {

@@ -12,7 +12,7 @@ use kernel::ids::ProjectId;
 /// Maximum number of rows removed by one statement, which contains this number.
 pub const SLICE: u64 = 5_000;
 /// Distinguishes these advisory locks from others: "rkfreq" in ASCII.
-const LOCKS: u64 = 0x726b_6672_6571;
+const LOCK_SEED: u64 = 0x726b_6672_6571;
 
 /// A send that is in progress, or has been made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,8 @@ pub struct CappedSend {
 /// Locks recipients (users and address keys) until the end of the transaction, so that one transaction at a time counts
 /// and claims for each of them. Locks are taken in one order, so that two transactions cannot deadlock.
 pub async fn lock(tx: &Transaction<'_>, project: ProjectId, recipients: &[Uuid]) -> Result<(), StoreError> {
-    let key = |recipient: &Uuid| xxh3_64_with_seed(&[project.0.into_bytes(), recipient.into_bytes()].concat(), LOCKS);
+    let key =
+        |recipient: &Uuid| xxh3_64_with_seed(&[project.0.into_bytes(), recipient.into_bytes()].concat(), LOCK_SEED);
     let mut keys: Vec<i64> = recipients.iter().map(|recipient| key(recipient).cast_signed()).collect();
     keys.sort_unstable();
     keys.dedup();

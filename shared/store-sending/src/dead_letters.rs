@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use database::StoreError;
-use database::filter::{Filter, MOST_COUNTED, Pin, Rows, Start, Total};
+use database::filter::{Filter, ForcedPlan, MAX_COUNTED, PageQuery, PageStart, Total};
 use database::months;
 use domain::message::Channel;
 use kernel::ids::ProjectId;
@@ -18,14 +18,14 @@ use kernel::ids::ProjectId;
 pub use replay::{Replayed, replay};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DeadLetterKind {
     /// A message that failed.
     Message,
     /// An accepted item that could not be recorded, or that delivery could not read.
     Item,
 }
 
-impl Kind {
+impl DeadLetterKind {
     pub const ALL: [Self; 2] = [Self::Message, Self::Item];
 
     pub fn as_str(self) -> &'static str {
@@ -39,7 +39,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeadLetter {
     pub id: Uuid,
-    pub kind: Kind,
+    pub kind: DeadLetterKind,
     /// The user it is for or about.
     pub user_id: Option<Uuid>,
     /// The name of an item.
@@ -77,35 +77,35 @@ pub struct DeadItem {
 #[derive(Clone, Debug, Default)]
 pub struct DeadFilter {
     pub ids: Option<Vec<Uuid>>,
-    pub kind: Option<Kind>,
+    pub kind: Option<DeadLetterKind>,
     pub channel: Option<Channel>,
     /// The code of the reason.
     pub reason: Option<String>,
 }
 
 impl DeadFilter {
-    fn is_open(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.ids.is_none() && self.kind.is_none() && self.channel.is_none() && self.reason.is_none()
     }
 
-    fn takes(&self, kind: Kind) -> bool {
+    fn includes(&self, kind: DeadLetterKind) -> bool {
         self.kind.is_none_or(|wanted| wanted == kind)
     }
 }
 
 /// The table that holds the dead letters of a kind.
 struct Table {
-    kind: Kind,
+    kind: DeadLetterKind,
     /// The columns are as [`Self::letter`] reads them.
-    rows: Rows,
+    rows: PageQuery,
     reason: &'static str,
     condition: &'static str,
 }
 
 const TABLES: [Table; 2] = [
     Table {
-        kind: Kind::Message,
-        rows: Rows {
+        kind: DeadLetterKind::Message,
+        rows: PageQuery {
             table: "message",
             columns: "id, user_id, NULL::text AS name, channel, id AS message_id, template_id, status_reason AS reason, \
                   attempt, created_at, coalesce(failed_at, updated_at) AS died_at",
@@ -115,8 +115,8 @@ const TABLES: [Table; 2] = [
         condition: "dead",
     },
     Table {
-        kind: Kind::Item,
-        rows: Rows {
+        kind: DeadLetterKind::Item,
+        rows: PageQuery {
             table: "dead_item",
             columns: "id, user_id, name, channel, message_id, NULL::uuid AS template_id, reason, 0 AS attempt, \
                   created_at, died_at",
@@ -130,7 +130,7 @@ const TABLES: [Table; 2] = [
 impl Table {
     /// Returns conditions that split the table into parts, newest first, each for its own statement.
     async fn parts(&self, db: &impl GenericClient) -> Result<Vec<String>, StoreError> {
-        if self.kind == Kind::Item {
+        if self.kind == DeadLetterKind::Item {
             return Ok(vec!["true".to_owned()]);
         }
         let months = months::of_table(db, "message").await?;
@@ -179,21 +179,21 @@ pub async fn list(
     db: &mut impl GenericClient,
     project: ProjectId,
     wanted: &DeadFilter,
-    start: &Start<Uuid>,
+    start: &PageStart<Uuid>,
     limit: i64,
 ) -> Result<Vec<DeadLetter>, StoreError> {
     let channel = wanted.channel.map(Channel::as_str);
-    let (offset, most) = (start.offset(), start.offset().saturating_add(limit));
+    let (offset, max) = (start.offset(), start.offset().saturating_add(limit));
     let mut found = Vec::new();
-    for table in TABLES.iter().filter(|table| wanted.takes(table.kind)) {
-        let mut left = most;
+    for table in TABLES.iter().filter(|table| wanted.includes(table.kind)) {
+        let mut left = max;
         for within in table.parts(db).await? {
             let mut filter = table.filter(&project, wanted, channel.as_ref());
             filter.and(&within, &[]);
-            if let Start::After(id) = start {
+            if let PageStart::After(id) = start {
                 filter.and("id < ?1", &[id]);
             }
-            let tx = Pin::Ordered.begin(db).await?;
+            let tx = ForcedPlan::Ordered.begin(db).await?;
             let rows = filter.page(&tx, table.rows, &0, &left).await?;
             tx.commit().await?;
             left -= rows.len() as i64;
@@ -211,7 +211,7 @@ pub async fn list(
 }
 
 pub async fn total(db: &impl GenericClient, project: ProjectId, wanted: &DeadFilter) -> Result<Total, StoreError> {
-    if wanted.is_open() {
+    if wanted.is_empty() {
         let items = "SELECT count(*) AS count FROM dead_item WHERE project_id = $1";
         let mut count: i64 = db.query_one(&db.prepare_cached(items).await?, &[&project]).await?.try_get("count")?;
         for month in months::of_table(db, "message").await? {
@@ -223,26 +223,26 @@ pub async fn total(db: &impl GenericClient, project: ProjectId, wanted: &DeadFil
     }
     let channel = wanted.channel.map(Channel::as_str);
     let mut count = 0;
-    for table in TABLES.iter().filter(|table| wanted.takes(table.kind)) {
+    for table in TABLES.iter().filter(|table| wanted.includes(table.kind)) {
         for within in table.parts(db).await? {
             let mut filter = table.filter(&project, wanted, channel.as_ref());
             filter.and(&within, &[]);
-            count += filter.count(db, table.rows.table, MOST_COUNTED + 1 - count).await?;
-            if count > MOST_COUNTED {
-                return Ok(Total::counted(count));
+            count += filter.count(db, table.rows.table, MAX_COUNTED + 1 - count).await?;
+            if count > MAX_COUNTED {
+                return Ok(Total::from_count(count));
             }
         }
     }
-    Ok(Total::counted(count))
+    Ok(Total::from_count(count))
 }
 
 /// Removes items that identify no user and failed before a time.
-pub async fn forget_unnamed(db: &impl GenericClient, before: Timestamp) -> Result<u64, StoreError> {
+pub async fn forget_without_user(db: &impl GenericClient, before: Timestamp) -> Result<u64, StoreError> {
     Ok(db.execute("DELETE FROM dead_item WHERE user_id IS NULL AND died_at < $1", &[&before]).await?)
 }
 
 /// Stores an item of the stream, only once however often it is read, until it is published again.
-pub async fn keep(db: &impl GenericClient, item: &DeadItem) -> Result<(), StoreError> {
+pub async fn store(db: &impl GenericClient, item: &DeadItem) -> Result<(), StoreError> {
     let sql = "INSERT INTO dead_item (project_id, id, user_id, name, channel, message_id, reason, partition, subject, payload, \
                created_at, died_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (project_id, id) DO NOTHING";
     let (i, channel) = (item, item.channel.map(Channel::as_str));

@@ -17,9 +17,9 @@ use database::months::{self, Month};
 use kernel::ids::{self as id_times, ProjectId, unproven};
 use store_profiles::events::counters::QuarterCount;
 use store_profiles::push_tokens;
-use store_profiles::users::record::PersonKey;
+use store_profiles::users::record::ProjectUserId;
 use store_profiles::users::removals;
-use store_profiles::users::seen::Moves;
+use store_profiles::users::seen::SeenDeltas;
 
 /// Maximum number of rows removed at once; the statements contain this number. More are removed in slices.
 pub const SLICE: i64 = 5_000;
@@ -56,13 +56,14 @@ pub async fn record(
     project: ProjectId,
     ids: &[Uuid],
     erased: Erased,
-    left: bool,
+    is_incomplete: bool,
 ) -> Result<(), StoreError> {
     let sql = "INSERT INTO erasure (project_id, user_id, erased_at, applied_at, has_left) \
                SELECT $1, i, $3, $4, $5 FROM unnest($2::uuid[]) AS i ORDER BY i \
                ON CONFLICT (project_id, user_id) DO UPDATE SET erased_at = greatest(erasure.erased_at, excluded.erased_at), \
                applied_at = excluded.applied_at, has_left = erasure.has_left OR excluded.has_left";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &ids, &erased.accepted, &erased.applied, &left]).await?;
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &ids, &erased.accepted, &erased.applied, &is_incomplete])
+        .await?;
     Ok(())
 }
 
@@ -79,17 +80,20 @@ pub async fn latest_until(db: &impl GenericClient, until: Timestamp) -> Result<O
 }
 
 /// Returns when these users were erased. Omits users who were not.
-pub async fn of(db: &impl GenericClient, people: &[PersonKey]) -> Result<HashMap<PersonKey, Timestamp>, StoreError> {
+pub async fn erased_at(
+    db: &impl GenericClient,
+    users: &[ProjectUserId],
+) -> Result<HashMap<ProjectUserId, Timestamp>, StoreError> {
     let sql = ByProject::new(
         "SELECT e.project_id, e.user_id, e.erased_at FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN erasure e \
          ON e.project_id = v.p AND e.user_id = v.i",
         &["v.p"],
     );
-    let read = async |statement: Statement, part: &[PersonKey]| {
+    let read = async |statement: Statement, part: &[ProjectUserId]| {
         let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
         Ok(db.query(&statement, &[&projects, &ids]).await?)
     };
-    let rows = by_project::each(db, people, |person| person.0, sql, read).await?;
+    let rows = by_project::each(db, users, |user| user.0, sql, read).await?;
     rows.iter()
         .flatten()
         .map(|row| Ok(((row.try_get("project_id")?, row.try_get("user_id")?), row.try_get("erased_at")?)))
@@ -98,16 +102,16 @@ pub async fn of(db: &impl GenericClient, people: &[PersonKey]) -> Result<HashMap
 
 /// Keeps these users from being erased until the transaction ends. Waits for their erasures in progress. Returns when
 /// each of them was last erased, if ever. Call it before locking rows.
-pub async fn hold(
+pub async fn block(
     tx: &Transaction<'_>,
     project: ProjectId,
     users: &[Uuid],
 ) -> Result<HashMap<Uuid, Timestamp>, StoreError> {
-    removals::edition(tx).await?;
+    removals::generation(tx).await?;
     let sql = "SELECT user_id, applied_at, is_pending FROM erasure WHERE project_id = $1 AND user_id = ANY($2)";
     let statement = tx.prepare_cached(sql).await?;
     let mut rows = tx.query(&statement, &[&project, &users]).await?;
-    let mut pending: Vec<PersonKey> = Vec::new();
+    let mut pending: Vec<ProjectUserId> = Vec::new();
     for row in &rows {
         if row.try_get("is_pending")? {
             pending.push((project, row.try_get("user_id")?));
@@ -234,7 +238,7 @@ pub async fn mark_complete(
 }
 
 /// Deletes complete erasures accepted before a time from which no item can still be queued. Keeps those since the
-/// oldest queued audience ([`hold`]).
+/// oldest queued audience ([`block`]).
 pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<u64, StoreError> {
     let oldest = "SELECT min(created_at) AS oldest FROM send_chunk WHERE is_audience";
     let oldest: Option<Timestamp> = db.query_one(oldest, &[]).await?.try_get("oldest")?;
@@ -244,8 +248,8 @@ pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<u64, S
 
 /// Removes the users' own rows and their dependent rows: search rows, runs with their timers, and devices. Returns the
 /// changes of the counts of users by the day they were last seen.
-pub async fn remove_people(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid]) -> Result<Moves, StoreError> {
-    let mut moves = Moves::default();
+pub async fn remove_users(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid]) -> Result<SeenDeltas, StoreError> {
+    let mut moves = SeenDeltas::default();
     let sql = "DELETE FROM users WHERE project_id = $1 AND id = ANY($2) \
                RETURNING seen_day, merged_into IS NULL AS is_counted";
     for row in tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids]).await? {
@@ -263,7 +267,7 @@ pub async fn remove_people(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid
     ] {
         tx.execute(&tx.prepare_cached(sql).await?, &[&project, &ids]).await?;
     }
-    push_tokens::take_from(tx, project, ids).await?;
+    push_tokens::remove_all(tx, project, ids).await?;
     for sql in OWNED {
         tx.execute(&tx.prepare_cached(sql).await?, &[&project, &ids]).await?;
     }
@@ -277,7 +281,7 @@ pub struct Removed {
     pub events: Vec<QuarterCount>,
     pub messages: i64,
     /// Whether more rows remain.
-    pub left: bool,
+    pub has_more: bool,
 }
 
 /// Removes up to [`SLICE`] events and [`SLICE`] messages of these users in one month.
@@ -342,7 +346,7 @@ pub async fn remove_slice(
     webhook_deliveries::erase(tx, project, ids, (applied, &messages)).await?;
     capped_sends::erase(tx, project, &messages).await?;
     remove_clicks(tx, project, (&messages, &campaigns)).await?;
-    Ok(Removed { events, messages: messages.len() as i64, left: until.is_some() || until_message.is_some() })
+    Ok(Removed { events, messages: messages.len() as i64, has_more: until.is_some() || until_message.is_some() })
 }
 
 /// Removes the clicks in messages that were just removed, each with its campaign, and the links that no other user

@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use database::StoreError;
-use database::filter::{MOST_COUNTED, Start, Total};
+use database::filter::{MAX_COUNTED, PageStart, Total};
 use kernel::ids::{self, ProjectId};
 
 /// A message in a user's inbox.
@@ -33,7 +33,7 @@ fn from_row(row: &Row) -> Result<InboxItem, StoreError> {
 
 /// A message that was rendered for a user.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrival<'a> {
+pub struct NewInboxItem<'a> {
     pub id: Uuid,
     pub user_id: Uuid,
     pub title: &'a str,
@@ -47,7 +47,7 @@ pub struct Arrival<'a> {
 pub async fn put(
     db: &impl GenericClient,
     project: ProjectId,
-    arrival: Arrival<'_>,
+    arrival: NewInboxItem<'_>,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
     // Through UTC: otherwise the sum would depend on the session's timezone, which a distributed store refuses here.
@@ -59,7 +59,7 @@ pub async fn put(
                arrived AS (INSERT INTO inbox (project_id, id, user_id, title, body, created_at) \
                SELECT $1, $4, user_id, $5, $6, last_at FROM owner ON CONFLICT (project_id, id) DO NOTHING) \
                SELECT EXISTS (SELECT FROM person) AS is_there";
-    let Arrival { id, user_id, title, body } = arrival;
+    let NewInboxItem { id, user_id, title, body } = arrival;
     let statement = db.prepare_cached(sql).await?;
     Ok(db.query_one(&statement, &[&project, &user_id, &now, &id, &title, &body]).await?.try_get("is_there")?)
 }
@@ -77,12 +77,12 @@ pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
     of: &InboxFilter,
-    start: &Start<(Timestamp, Uuid)>,
+    start: &PageStart<(Timestamp, Uuid)>,
     limit: i64,
 ) -> Result<Vec<InboxItem>, StoreError> {
     let (at, id) = match start {
-        Start::After(place) => *place,
-        Start::Offset(_) => (Timestamp::MAX, Uuid::max()),
+        PageStart::After(position) => *position,
+        PageStart::Offset(_) => (Timestamp::MAX, Uuid::max()),
     };
     let sql = if of.unread_only {
         "SELECT id, title, body, created_at, read_at FROM inbox WHERE project_id = $1 AND user_id = ANY($2) \
@@ -104,9 +104,9 @@ pub async fn total(db: &impl GenericClient, project: ProjectId, of: &InboxFilter
         "SELECT count(*) AS count FROM (SELECT 1 FROM inbox WHERE project_id = $1 AND user_id = ANY($2) \
          LIMIT $3) AS found"
     };
-    let most = MOST_COUNTED + 1;
-    let row = db.query_one(&db.prepare_cached(sql).await?, &[&project, &of.user_ids, &most]).await?;
-    Ok(Total::counted(row.try_get("count")?))
+    let max = MAX_COUNTED + 1;
+    let row = db.query_one(&db.prepare_cached(sql).await?, &[&project, &of.user_ids, &max]).await?;
+    Ok(Total::from_count(row.try_get("count")?))
 }
 
 /// Returns the messages that arrived after a given one, oldest first.

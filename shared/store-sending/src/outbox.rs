@@ -32,7 +32,7 @@ pub async fn insert(tx: &Transaction<'_>, rows: &[OutboxRow], now: Timestamp) ->
 }
 
 /// Returns up to 500 messages of partitions that were stored before a time, oldest first.
-pub async fn left_over(
+pub async fn unpublished(
     db: &impl GenericClient,
     partitions: &[i16],
     before: Timestamp,
@@ -69,8 +69,8 @@ pub async fn delete(db: &impl GenericClient, keys: &[(i16, Uuid)]) -> Result<(),
     Ok(())
 }
 
-/// Counts up to `most` messages that were stored before a time.
-pub async fn waiting(db: &impl GenericClient, before: Timestamp, most: i64) -> Result<i64, StoreError> {
+/// Counts up to `max` messages that were stored before a time.
+pub async fn count_waiting(db: &impl GenericClient, before: Timestamp, max: i64) -> Result<i64, StoreError> {
     let sql = "SELECT count(*) AS total FROM (SELECT FROM outbox WHERE created_at < $1 LIMIT $2) AS found";
-    Ok(db.query_one(sql, &[&before, &most]).await?.try_get("total")?)
+    Ok(db.query_one(sql, &[&before, &max]).await?.try_get("total")?)
 }

@@ -9,15 +9,15 @@ use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
 use database::by_project::{self, ByProject};
-use database::filter::{Filter, Rows, Start, Total};
+use database::filter::{Filter, PageQuery, PageStart, Total};
 use database::months;
 use database::{StoreError, channel};
 use domain::message::Channel;
 use domain::recipient;
 use kernel::ids::ProjectId;
 
-use domain::suppression::{Address, Reason, SOFT_BOUNCES, WITH_ADDRESSES};
-use store_profiles::users::record::PersonKey;
+use domain::suppression::{ADDRESS_CHANNELS, Address, Reason, SOFT_BOUNCES};
+use store_profiles::users::record::ProjectUserId;
 
 /// An entry of the list.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,19 +54,19 @@ fn reason(text: &str) -> Result<Reason, StoreError> {
 }
 
 /// Returns the channels and texts under which these addresses may be stored, each with its addresses.
-fn spelled(addresses: &[Address]) -> BTreeMap<(Channel, String), BTreeSet<&Address>> {
-    let mut spelled: BTreeMap<_, BTreeSet<&Address>> = BTreeMap::new();
+fn by_spelling(addresses: &[Address]) -> BTreeMap<(Channel, String), BTreeSet<&Address>> {
+    let mut by_spelling: BTreeMap<_, BTreeSet<&Address>> = BTreeMap::new();
     for address in addresses {
         for text in address.spellings() {
-            spelled.entry((address.channel, text)).or_default().insert(address);
+            by_spelling.entry((address.channel, text)).or_default().insert(address);
         }
     }
-    spelled
+    by_spelling
 }
 
-/// Returns the keys of [`spelled`] as two columns.
-fn columns<'a>(spelled: &'a BTreeMap<(Channel, String), BTreeSet<&Address>>) -> (Vec<&'static str>, Vec<&'a str>) {
-    spelled.keys().map(|(channel, text)| (channel.as_str(), text.as_str())).unzip()
+/// Returns the keys of [`by_spelling`] as two columns.
+fn columns<'a>(by_spelling: &'a BTreeMap<(Channel, String), BTreeSet<&Address>>) -> (Vec<&'static str>, Vec<&'a str>) {
+    by_spelling.keys().map(|(channel, text)| (channel.as_str(), text.as_str())).unzip()
 }
 
 /// Returns the reasons for which these addresses are suppressed. Omits addresses that are not on the list.
@@ -79,14 +79,14 @@ pub async fn reasons(
     if addresses.is_empty() {
         return Ok(found);
     }
-    let spelled = spelled(addresses);
-    let (channels, texts) = columns(&spelled);
+    let by_spelling = by_spelling(addresses);
+    let (channels, texts) = columns(&by_spelling);
     let sql = "SELECT s.channel, s.address, s.reason FROM unnest($2::text[], $3::text[]) AS v (c, a) \
                JOIN suppression s ON s.project_id = $1 AND s.channel = v.c AND s.address = v.a";
     for row in db.query(&db.prepare_cached(sql).await?, &[&project, &channels, &texts]).await? {
         let (key, reason) =
             ((channel(row.try_get("channel")?)?, row.try_get("address")?), reason(row.try_get("reason")?)?);
-        for address in spelled.get(&key).into_iter().flatten() {
+        for address in by_spelling.get(&key).into_iter().flatten() {
             found.entry((*address).clone()).or_default().push(reason);
         }
     }
@@ -117,14 +117,18 @@ pub async fn put(db: &impl GenericClient, project: ProjectId, new: &[Suppression
 
 /// Updates the entries of addresses that unsubscribe again to the later time, so that an earlier resubscription no
 /// longer counts, even if it is applied afterwards.
-pub async fn said_again(tx: &Transaction<'_>, project: ProjectId, told: &[Suppression]) -> Result<(), StoreError> {
-    let told: Vec<&Suppression> = told.iter().filter(|s| s.reason == Reason::Unsubscribed).collect();
-    if told.is_empty() {
+pub async fn renew_unsubscriptions(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    unsubscribed: &[Suppression],
+) -> Result<(), StoreError> {
+    let unsubscribed: Vec<&Suppression> = unsubscribed.iter().filter(|s| s.reason == Reason::Unsubscribed).collect();
+    if unsubscribed.is_empty() {
         return Ok(());
     }
-    let channels: Vec<&str> = told.iter().map(|s| s.address.channel.as_str()).collect();
-    let texts: Vec<&str> = told.iter().map(|s| s.address.text.as_str()).collect();
-    let times: Vec<Timestamp> = told.iter().map(|s| s.created_at).collect();
+    let channels: Vec<&str> = unsubscribed.iter().map(|s| s.address.channel.as_str()).collect();
+    let texts: Vec<&str> = unsubscribed.iter().map(|s| s.address.text.as_str()).collect();
+    let times: Vec<Timestamp> = unsubscribed.iter().map(|s| s.created_at).collect();
     let sql = "WITH v AS (SELECT c, a, max(t) AS t FROM unnest($2::text[], $3::text[], $4::timestamptz[]) AS v (c, a, t) GROUP BY c, a), \
                early AS (SELECT s.channel, s.address, v.t FROM v JOIN suppression s ON s.project_id = $1 AND s.channel = v.c \
                AND s.address = v.a AND s.reason = $5 AND s.created_at < v.t ORDER BY s.channel, s.address FOR UPDATE OF s) \
@@ -136,7 +140,7 @@ pub async fn said_again(tx: &Transaction<'_>, project: ProjectId, told: &[Suppre
 }
 
 /// Moves the entries of merged users to the users they were merged into.
-pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
+pub async fn reassign(tx: &Transaction<'_>, merges: &[(ProjectUserId, Uuid)]) -> Result<(), StoreError> {
     let channels = Channel::ALL.map(Channel::as_str);
     let sql = ByProject::new(
         "DELETE FROM suppression s USING unnest($1::uuid[], $2::text[]) AS v (p, f) WHERE s.project_id = v.p \
@@ -144,8 +148,8 @@ pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Res
          created_at, project_id",
         &["v.p"],
     );
-    let remove = async |statement: Statement, part: &[(PersonKey, Uuid)]| {
-        let (projects, from, _) = by_project::merged(part);
+    let remove = async |statement: Statement, part: &[(ProjectUserId, Uuid)]| {
+        let (projects, from, _) = by_project::merge_columns(part);
         let from: Vec<String> = from.iter().map(Uuid::to_string).collect();
         Ok(tx.query(&statement, &[&projects, &from, &channels.as_slice()]).await?)
     };
@@ -153,22 +157,22 @@ pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Res
     let mut moved: BTreeMap<ProjectId, Vec<Suppression>> = BTreeMap::new();
     for row in removed.iter().flatten() {
         let (old, project): (Suppression, ProjectId) = (from_row(row)?, row.try_get("project_id")?);
-        let is_old = |((of, person), _): &&(PersonKey, Uuid)| *of == project && person.to_string() == old.address.text;
+        let is_old = |((of, user), _): &&(ProjectUserId, Uuid)| *of == project && user.to_string() == old.address.text;
         let Some((_, into)) = merges.iter().find(is_old) else { continue };
-        let new = Suppression::new(project, Address::person(old.address.channel, *into), old.reason, old.created_at);
+        let new = Suppression::new(project, Address::for_user(old.address.channel, *into), old.reason, old.created_at);
         moved.entry(project).or_default().push(Suppression { message_id: old.message_id, note: old.note, ..new });
     }
-    for (project, places) in moved {
-        put(tx, project, &places).await?;
+    for (project, entries) in moved {
+        put(tx, project, &entries).await?;
     }
     Ok(())
 }
 
 /// Counts a soft bounce of a message to `user`. Returns true if there have been [`SOFT_BOUNCES`] in a row, which count
 /// like a hard bounce. Erasing the user removes the count.
-pub async fn bounced_softly(
+pub async fn record_soft_bounce(
     tx: &Transaction<'_>,
-    (project, user): PersonKey,
+    (project, user): ProjectUserId,
     address: &Address,
 ) -> Result<bool, StoreError> {
     let sql = "INSERT INTO bounce_streak AS s (project_id, channel, address, count, user_id) VALUES ($1, $2, $3, 1, $4) \
@@ -181,12 +185,16 @@ pub async fn bounced_softly(
 }
 
 /// Resets the soft bounces of these addresses, because a message arrived.
-pub async fn arrived(tx: &Transaction<'_>, project: ProjectId, addresses: &[Address]) -> Result<(), StoreError> {
+pub async fn reset_soft_bounces(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    addresses: &[Address],
+) -> Result<(), StoreError> {
     if addresses.is_empty() {
         return Ok(());
     }
-    let spelled = spelled(addresses);
-    let (channels, texts) = columns(&spelled);
+    let by_spelling = by_spelling(addresses);
+    let (channels, texts) = columns(&by_spelling);
     let sql = "DELETE FROM bounce_streak s USING unnest($2::text[], $3::text[]) AS v (c, a) \
                WHERE s.project_id = $1 AND s.channel = v.c AND s.address = v.a";
     tx.execute(&tx.prepare_cached(sql).await?, &[&project, &channels, &texts]).await?;
@@ -195,7 +203,7 @@ pub async fn arrived(tx: &Transaction<'_>, project: ProjectId, addresses: &[Addr
 
 /// The user and address of a message.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Recipient {
+pub struct MessageRecipient {
     pub user_id: Uuid,
     pub channel: Channel,
     /// `None` if it was not sent yet.
@@ -207,7 +215,7 @@ pub async fn recipients(
     db: &impl GenericClient,
     project: ProjectId,
     messages: &[Uuid],
-) -> Result<HashMap<Uuid, Recipient>, StoreError> {
+) -> Result<HashMap<Uuid, MessageRecipient>, StoreError> {
     let mut recipients = HashMap::with_capacity(messages.len());
     for (month, ids) in months::split_existing(db, "message", messages, |id| *id).await? {
         let (first, last) = (ids.iter().min(), ids.iter().max());
@@ -220,8 +228,10 @@ pub async fn recipients(
         let statement = month.prepare(db, &sql).await?;
         for row in db.query(&statement, &[&project, &ids, &first, &last]).await? {
             let (user_id, address) = (row.try_get("user_id")?, row.try_get("address")?);
-            recipients
-                .insert(row.try_get("id")?, Recipient { user_id, channel: channel(row.try_get("channel")?)?, address });
+            recipients.insert(
+                row.try_get("id")?,
+                MessageRecipient { user_id, channel: channel(row.try_get("channel")?)?, address },
+            );
         }
     }
     Ok(recipients)
@@ -235,9 +245,9 @@ pub async fn unsubscribed_by(
     message: Uuid,
     user: &recipient::Recipient,
 ) -> Result<Vec<Address>, StoreError> {
-    let current: Vec<Address> = WITH_ADDRESSES.into_iter().filter_map(|channel| user.address(channel)).collect();
-    let spelled = spelled(&current);
-    let (channels, texts) = columns(&spelled);
+    let current: Vec<Address> = ADDRESS_CHANNELS.into_iter().filter_map(|channel| user.address(channel)).collect();
+    let by_spelling = by_spelling(&current);
+    let (channels, texts) = columns(&by_spelling);
     let sql = "SELECT s.channel, s.address FROM unnest($2::text[], $3::text[]) AS v (c, a) \
                JOIN suppression s ON s.project_id = $1 AND s.channel = v.c AND s.address = v.a \
                WHERE s.reason = $4 AND s.message_id = $5";
@@ -282,15 +292,15 @@ pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
     of: &SuppressionFilter,
-    start: &Start<(Timestamp, Uuid)>,
+    start: &PageStart<(Timestamp, Uuid)>,
     limit: i64,
 ) -> Result<Vec<Suppression>, StoreError> {
     let texts = of.texts();
     let mut filter = of.conditions(&project, &texts);
-    if let Start::After((at, id)) = start {
+    if let PageStart::After((at, id)) = start {
         filter.and("(created_at, id) < (?1, ?2)", &[at, id]);
     }
-    let rows = Rows {
+    let rows = PageQuery {
         columns: "id, channel, address, reason, message_id, note, created_at",
         table: "suppression",
         order: "created_at DESC, id DESC",
@@ -316,19 +326,19 @@ pub async fn remove(
     let reason = reason.map(Reason::as_str);
     let statement = tx.prepare_cached(sql).await?;
     let removed = tx.execute(&statement, &[&project, &address.channel.as_str(), &address.spellings(), &reason]).await?;
-    arrived(tx, project, std::slice::from_ref(address)).await?;
+    reset_soft_bounces(tx, project, std::slice::from_ref(address)).await?;
     Ok(removed)
 }
 
 /// Removes addresses whose owners unsubscribed up to `until` and now resubscribe.
-pub async fn take_back(
+pub async fn resubscribe(
     tx: &Transaction<'_>,
     project: ProjectId,
     addresses: &[Address],
     until: Timestamp,
 ) -> Result<(), StoreError> {
-    let spelled = spelled(addresses);
-    let (channels, texts) = columns(&spelled);
+    let by_spelling = by_spelling(addresses);
+    let (channels, texts) = columns(&by_spelling);
     let sql = "DELETE FROM suppression s USING unnest($2::text[], $3::text[]) AS v (c, a) \
                WHERE s.project_id = $1 AND s.channel = v.c AND s.address = v.a AND s.reason = $4 AND s.created_at <= $5";
     let reason = Reason::Unsubscribed.as_str();
@@ -348,18 +358,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_found_by_each_of_their_spellings() {
+    fn addresses_are_found_by_each_spelling() {
         let (unicode, ascii) = ("ann@bücher.example", "ann@xn--bcher-kva.example");
         let stored = Address { channel: Channel::Email, text: ascii.to_owned() };
         let addresses = [Address::email(unicode), stored, Address::number("+15005550006"), Address::email(unicode)];
-        let spelled = spelled(&addresses);
-        let (channels, texts) = columns(&spelled);
+        let by_spelling = by_spelling(&addresses);
+        let (channels, texts) = columns(&by_spelling);
         assert_eq!(texts.iter().collect::<BTreeSet<_>>(), BTreeSet::from([&unicode, &ascii, &"+15005550006"]));
         assert_eq!(channels.iter().filter(|channel| **channel == "EMAIL").count(), 2);
         for text in [unicode, ascii] {
-            let found = &spelled[&(Channel::Email, text.to_owned())];
+            let found = &by_spelling[&(Channel::Email, text.to_owned())];
             assert_eq!(*found, BTreeSet::from([&addresses[0], &addresses[1]]));
         }
-        assert!(!spelled.contains_key(&(Channel::Email, "+15005550006".to_owned())));
+        assert!(!by_spelling.contains_key(&(Channel::Email, "+15005550006".to_owned())));
     }
 }

@@ -6,10 +6,10 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use database::StoreError;
-use database::due::{self, Due};
+use database::due::{self, DueColumn};
 use kernel::ids::ProjectId;
 
-const DUE: Due = Due { table: "webhook_call", at: "due_at" };
+const DUE: DueColumn = DueColumn { table: "webhook_call", column: "due_at" };
 
 /// A call to make.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +29,7 @@ pub struct NewCall {
 
 /// A call that this process makes before its lease ends.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Claimed {
+pub struct ClaimedCall {
     pub project: ProjectId,
     pub id: Uuid,
     pub run: Uuid,
@@ -75,9 +75,9 @@ pub async fn insert(tx: &Transaction<'_>, calls: &[NewCall], now: Timestamp) -> 
     Ok(())
 }
 
-/// Returns up to `most` projects with due calls, the project with the oldest due call first.
-pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
-    due::projects(db, DUE, now, most).await
+/// Returns up to `max` projects with due calls, the project with the oldest due call first.
+pub async fn projects(db: &impl GenericClient, now: Timestamp, max: i64) -> Result<Vec<ProjectId>, StoreError> {
+    due::projects(db, DUE, now, max).await
 }
 
 /// Claims a project's due calls, earliest first, until `lease`. When a lease ends, the call is claimed and made again.
@@ -86,15 +86,15 @@ pub async fn claim(
     project: ProjectId,
     now: Timestamp,
     lease: Timestamp,
-    most: i64,
-) -> Result<Vec<Claimed>, StoreError> {
+    max: i64,
+) -> Result<Vec<ClaimedCall>, StoreError> {
     let sql = "WITH due AS (SELECT id FROM webhook_call WHERE project_id = $1 AND due_at <= $2 ORDER BY due_at LIMIT $4 \
                FOR UPDATE SKIP LOCKED) UPDATE webhook_call c SET attempt = c.attempt + 1, due_at = $3 FROM due \
                WHERE c.project_id = $1 AND c.id = due.id \
                RETURNING c.id, c.run_id, c.wait_seq, c.partition, c.url, c.body, c.attempt";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &now, &lease, &most]).await?;
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &now, &lease, &max]).await?;
     let claimed = |row: &tokio_postgres::Row| {
-        Ok(Claimed {
+        Ok(ClaimedCall {
             project,
             id: row.try_get("id")?,
             run: row.try_get("run_id")?,
@@ -109,7 +109,7 @@ pub async fn claim(
 }
 
 /// Postpones a call. Has no effect if another process has claimed it since.
-pub async fn put_off(db: &impl GenericClient, call: &Claimed, until: Timestamp) -> Result<(), StoreError> {
+pub async fn postpone(db: &impl GenericClient, call: &ClaimedCall, until: Timestamp) -> Result<(), StoreError> {
     let sql = "UPDATE webhook_call SET due_at = $4 WHERE project_id = $1 AND id = $2 AND attempt = $3";
     db.execute(&db.prepare_cached(sql).await?, &[&call.project, &call.id, &call.attempt, &until]).await?;
     Ok(())

@@ -1,7 +1,7 @@
 //! Deliveries of events to webhook endpoints, and their results.
 
 pub mod claim;
-pub mod tell;
+pub mod enqueue;
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -48,7 +48,7 @@ pub struct Delivery {
     pub data: Value,
     pub happened_at: Timestamp,
     pub status: DeliveryStatus,
-    /// An array of [`claim::Try`], oldest first.
+    /// An array of [`claim::CallAttempt`], oldest first.
     pub attempts: Value,
     pub due_at: Option<Timestamp>,
     pub created_at: Timestamp,
@@ -73,15 +73,15 @@ pub async fn list(
     project: ProjectId,
     endpoint: Uuid,
     status: Option<DeliveryStatus>,
-    behind: Option<Uuid>,
+    before: Option<Uuid>,
     limit: i64,
 ) -> Result<Vec<Delivery>, StoreError> {
     let sql = "SELECT id, type, data, happened_at, status, attempts, due_at, created_at FROM webhook_delivery \
                WHERE project_id = $1 AND endpoint_id = $2 AND id < $3 AND ($4::text IS NULL OR status = $4) \
                ORDER BY id DESC LIMIT $5";
-    let (behind, status) = (behind.unwrap_or(Uuid::max()), status.map(DeliveryStatus::as_str));
+    let (before, status) = (before.unwrap_or(Uuid::max()), status.map(DeliveryStatus::as_str));
     let statement = db.prepare_cached(sql).await?;
-    db.query(&statement, &[&project, &endpoint, &behind, &status, &limit]).await?.iter().map(from_row).collect()
+    db.query(&statement, &[&project, &endpoint, &before, &status, &limit]).await?.iter().map(from_row).collect()
 }
 
 pub async fn get(
@@ -116,13 +116,13 @@ pub async fn resend(
 pub(super) async fn erase(
     tx: &Transaction<'_>,
     project: ProjectId,
-    people: &[Uuid],
+    users: &[Uuid],
     (applied, messages): (Option<Timestamp>, &[Uuid]),
 ) -> Result<(), StoreError> {
     let sql = "DELETE FROM webhook_delivery WHERE project_id = $1 AND user_id = ANY($2) \
                AND ($3::timestamptz IS NULL OR created_at < $3 OR data->>'messageId' = ANY($4))";
     let messages: Vec<String> = messages.iter().map(Uuid::to_string).collect();
-    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &people, &applied, &messages]).await?;
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &users, &applied, &messages]).await?;
     Ok(())
 }
 

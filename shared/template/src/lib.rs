@@ -112,7 +112,7 @@ impl Template {
             let (line, column) = position(source, fault.at);
             ParseError { line, column, message: fault.message }
         })?;
-        let slots = if names.keeps_values() { names.slot_count() } else { 0 };
+        let slots = if names.binds_values() { names.slot_count() } else { 0 };
         Ok(Self { source: source.into(), nodes, slots, variables: names.into_used() })
     }
 

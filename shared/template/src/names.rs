@@ -47,7 +47,7 @@ impl Names {
     }
 
     /// Returns whether any tag stores a value under a name.
-    pub(super) fn keeps_values(&self) -> bool {
+    pub(super) fn binds_values(&self) -> bool {
         self.looped || !self.assigned.is_empty()
     }
 

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_where_html_is_shown_is_anything_escaped() {
+    fn only_html_bodies_are_escaped() {
         for (channel, source, expected) in [
             (Channel::Email, "plain", Escape::Html),
             (Channel::InApp, "plain < 5", Escape::None),

@@ -24,18 +24,18 @@ pub fn placeholders(source: &str) -> Result<Vec<Placeholder>, ParseError> {
         ParseError { line, column, message: fault.message }
     })?;
     let mut found: Vec<Placeholder> = Vec::new();
-    let mut behind = 0;
+    let mut end = 0;
     let texts = lexed.pieces.iter().filter_map(|piece| match piece {
         Piece::Text(range) if !has_opening(&source[range.clone()]) => Some(range.clone()),
         _ => None,
     });
     for text in texts.chain(std::iter::once(source.len()..source.len())) {
-        if behind < text.start {
-            let range = behind..text.start;
+        if end < text.start {
+            let range = end..text.start;
             let prints = !source[range.clone()].contains("{%");
             found.push(Placeholder { range, prints });
         }
-        behind = text.end;
+        end = text.end;
     }
     Ok(found)
 }
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_a_placeholder() {
+    fn outputs_and_tags_are_placeholders() {
         assert_eq!(found("plain { } text"), []);
         assert_eq!(
             found("a{{ b }}c{% if d %}e{% endif %}"),
@@ -66,14 +66,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_raw_or_a_comment_is_one_where_it_would_be_mistaken() {
+    fn ambiguous_raw_and_comment_blocks_are_placeholders() {
         assert_eq!(found("a{% raw %}{{ b }}{% endraw %}c"), [("{% raw %}{{ b }}{% endraw %}", false)]);
         assert_eq!(found("{% raw %}b{% endraw %}"), [("{% raw %}", false), ("{% endraw %}", false)]);
         assert_eq!(found("a{% comment %}<b>{% endcomment %}c"), [("{% comment %}<b>{% endcomment %}", false)]);
     }
 
     #[test]
-    fn a_source_that_is_none_is_told_where() {
+    fn invalid_source_error_has_line() {
         assert_eq!(placeholders("a\n{{ b").unwrap_err().line, 2);
     }
 }

@@ -8,7 +8,7 @@ use super::value::Value;
 use super::{Escape, escape};
 
 /// Maximum number of missing variables in the result.
-const MISSING_MAX: usize = 100;
+const MAX_MISSING: usize = 100;
 
 /// The control flow after a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl<'a> Renderer<'a> {
                 for (values, block) in arms {
                     for value in values {
                         let value = self.expr(value)?;
-                        self.compared(&subject, &value)?;
+                        self.charge_comparison(&subject, &value)?;
                         if subject.equals(&value) {
                             return self.block(block);
                         }
@@ -227,7 +227,7 @@ impl<'a> Renderer<'a> {
         let left = self.expr(&test.left)?;
         let Some((op, right)) = &test.right else { return Ok(left.is_truthy()) };
         let right = self.expr(right)?;
-        self.compared(&left, &right)?;
+        self.charge_comparison(&left, &right)?;
         Ok(match op {
             Op::Eq => left.equals(&right),
             Op::Ne => !left.equals(&right),
@@ -240,7 +240,7 @@ impl<'a> Renderer<'a> {
     }
 
     /// Charges the cost of comparing two values.
-    fn compared(&mut self, left: &Value<'a>, right: &Value<'a>) -> Result<(), Limit> {
+    fn charge_comparison(&mut self, left: &Value<'a>, right: &Value<'a>) -> Result<(), Limit> {
         self.budget.spend((left.weight() + right.weight()) as u64)
     }
 
@@ -341,7 +341,7 @@ impl<'a> Renderer<'a> {
 
     fn note_missing(&mut self, expr: &'a Expr, value: &Value<'_>) {
         if let (Expr::Path(path), Value::Nil) = (expr, value)
-            && self.missing.len() < MISSING_MAX
+            && self.missing.len() < MAX_MISSING
             && !self.missing.contains(&&*path.name)
         {
             self.missing.push(&path.name);

@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use kernel::cause;
 
 /// Reads CA certificates from a file (PEM). Fails if there is none.
-pub fn authorities(path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+pub fn read_ca_file(path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let text = std::fs::read(path).map_err(|e| format!("{path}: {e}"))?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let found = found.map_err(|e| format!("{path}: {e}"))?;
@@ -22,7 +22,7 @@ pub enum TlsFault {
     /// The server does not support TLS.
     NotOffered,
     UnknownAuthority,
-    OtherName,
+    NameMismatch,
     /// Its certificate has expired or is not valid yet.
     OutOfDate,
     /// Another problem of its certificate.
@@ -42,7 +42,7 @@ impl TlsFault {
         match error {
             // A recreated CA has its old name and another key.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => Self::UnknownAuthority,
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => Self::OtherName,
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => Self::NameMismatch,
             CertificateError::Expired
             | CertificateError::ExpiredContext { .. }
             | CertificateError::NotValidYet
@@ -58,7 +58,7 @@ impl TlsFault {
             Self::UnknownAuthority => {
                 format!("set {trust} to the file of the CA that signed the server's certificate")
             }
-            Self::OtherName => {
+            Self::NameMismatch => {
                 "connect by a name in the subjectAltName of the server's certificate (its common name does not count)"
                     .to_owned()
             }
@@ -78,11 +78,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_is_found_below_what_wraps_it() {
+    fn fault_is_found_in_wrapped_error() {
         let of = |error: rustls::Error| TlsFault::find(&std::io::Error::other(error));
         let certificate = |error| of(rustls::Error::InvalidCertificate(error));
         assert_eq!(certificate(CertificateError::UnknownIssuer), Some(TlsFault::UnknownAuthority));
-        assert_eq!(certificate(CertificateError::NotValidForName), Some(TlsFault::OtherName));
+        assert_eq!(certificate(CertificateError::NotValidForName), Some(TlsFault::NameMismatch));
         assert_eq!(certificate(CertificateError::Expired), Some(TlsFault::OutOfDate));
         assert_eq!(certificate(CertificateError::BadEncoding), Some(TlsFault::Certificate));
         assert_eq!(of(rustls::Error::HandshakeNotComplete), Some(TlsFault::Handshake));
@@ -90,12 +90,12 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_certificates_is_refused_by_its_path() {
+    fn error_names_file_without_certificates() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.pem");
         std::fs::write(&path, "nothing").unwrap();
         let path = path.display().to_string();
-        assert_eq!(authorities(&path), Err(format!("{path}: contains no certificates")));
-        assert!(authorities("/nowhere/ca.pem").unwrap_err().starts_with("/nowhere/ca.pem: "));
+        assert_eq!(read_ca_file(&path), Err(format!("{path}: contains no certificates")));
+        assert!(read_ca_file("/nowhere/ca.pem").unwrap_err().starts_with("/nowhere/ca.pem: "));
     }
 }

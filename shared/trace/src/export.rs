@@ -32,9 +32,9 @@ const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
 const PAIRS: &str = "pairs such as name=value,other=value";
 
 /// Maximum number of queued spans.
-const QUEUE: usize = 4_096;
+const MAX_QUEUED_SPANS: usize = 4_096;
 /// Maximum number of spans in one request.
-const GROUP: usize = 512;
+const MAX_BATCH_SPANS: usize = 512;
 /// Every how many consecutive failures one is logged.
 const LOG_EVERY: u64 = 60;
 
@@ -85,7 +85,7 @@ impl Settings {
             headers,
             resource: Resource::builder_empty().with_attributes(attributes).build(),
             delay: Duration::from_millis(delay),
-            http: HttpClient::to_anywhere(env)?,
+            http: HttpClient::unrestricted(env)?,
         }))
     }
 }
@@ -95,7 +95,7 @@ fn pairs(env: &Env, name: &str) -> Result<Vec<(String, String)>, EnvError> {
     let text = env.get(name).unwrap_or("");
     let pair = |part: &str| {
         let (key, value) = part.split_once('=')?;
-        let value = percent::decoded(value.trim())?;
+        let value = percent::decode(value.trim())?;
         Some((key.trim().to_owned(), value)).filter(|(key, _)| !key.is_empty())
     };
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
@@ -107,7 +107,7 @@ fn pairs(env: &Env, name: &str) -> Result<Vec<(String, String)>, EnvError> {
 /// Queued spans. Ending a span adds it here, and the exporter is woken only for a full batch: waking a thread for each
 /// span costs more than the span.
 #[derive(Default)]
-struct Waiting {
+struct PendingSpans {
     spans: Vec<SpanData>,
     /// Notified once all earlier spans are sent.
     flushed: Vec<oneshot::Sender<()>>,
@@ -115,14 +115,14 @@ struct Waiting {
 
 #[derive(Default)]
 struct Queue {
-    waiting: Mutex<Waiting>,
+    pending: Mutex<PendingSpans>,
     /// Notified when a batch is full, or a flush is requested.
     ready: Notify,
 }
 
 impl Queue {
-    fn change<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
-        change(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    fn change<T>(&self, change: impl FnOnce(&mut PendingSpans) -> T) -> T {
+        change(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -142,15 +142,15 @@ impl Exporter {
     }
 
     /// Queues a span without blocking, or drops it if the queue is full.
-    pub fn keep(&self, span: SpanData) {
-        let count = self.queue.change(|waiting| {
-            (waiting.spans.len() < QUEUE).then(|| {
-                waiting.spans.push(span);
-                waiting.spans.len()
+    pub fn enqueue(&self, span: SpanData) {
+        let count = self.queue.change(|pending| {
+            (pending.spans.len() < MAX_QUEUED_SPANS).then(|| {
+                pending.spans.push(span);
+                pending.spans.len()
             })
         });
         match count {
-            Some(count) if count.is_multiple_of(GROUP) => self.queue.ready.notify_one(),
+            Some(count) if count.is_multiple_of(MAX_BATCH_SPANS) => self.queue.ready.notify_one(),
             Some(_) => {}
             None => self.dropped.increment(1),
         }
@@ -158,7 +158,7 @@ impl Exporter {
 
     pub async fn flush(&self) {
         let (done, sent) = oneshot::channel();
-        self.queue.change(|waiting| waiting.flushed.push(done));
+        self.queue.change(|pending| pending.flushed.push(done));
         self.queue.ready.notify_one();
         let _ = sent.await;
     }
@@ -169,9 +169,9 @@ async fn run(settings: Settings, queue: Arc<Queue>) {
     loop {
         // The timeout and a full batch are handled alike.
         let _ = tokio::time::timeout(receiver.settings.delay, queue.ready.notified()).await;
-        let Waiting { mut spans, flushed } = queue.change(std::mem::take);
+        let PendingSpans { mut spans, flushed } = queue.change(std::mem::take);
         while !spans.is_empty() {
-            let rest = spans.split_off(spans.len().min(GROUP));
+            let rest = spans.split_off(spans.len().min(MAX_BATCH_SPANS));
             receiver.send(std::mem::replace(&mut spans, rest)).await;
         }
         for done in flushed {
@@ -229,12 +229,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_an_endpoint_there_is_nothing() {
+    fn tracing_is_off_without_endpoint() {
         assert!(Settings::from_env(&Env::default(), "gateway").unwrap().is_none());
     }
 
     #[test]
-    fn the_path_is_added_and_values_are_decoded() {
+    fn settings_append_path_and_decode_values() {
         let env = Env::from_pairs([
             (ENDPOINT, "http://127.0.0.1:4318/"),
             (HEADERS, "Authorization=Basic%20abc, x-tenant=7"),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_not_shown() {
+    fn invalid_value_error_names_variable_and_hides_value() {
         for (name, value) in [
             (ENDPOINT, "collector"),
             (ENDPOINT, "ftp://collector"),

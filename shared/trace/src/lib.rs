@@ -12,7 +12,7 @@ mod span;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-pub use sampler::{Begun, Sampler, Sampling};
+pub use sampler::{Sampler, Sampling, TraceStart};
 pub use span::{Kind, Span};
 
 use export::{Exporter, Settings};
@@ -21,7 +21,7 @@ use kernel::env::{Env, EnvError};
 static EXPORTER: OnceLock<Exporter> = OnceLock::new();
 
 /// How long a stopping process waits for its last spans to be sent.
-const LAST: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Starts the exporter if `OTEL_EXPORTER_OTLP_ENDPOINT` names a receiver; otherwise nothing is traced. Call it once,
 /// within the runtime. A second start in one process (tests) keeps the first.
@@ -42,14 +42,14 @@ pub fn is_on() -> bool {
 /// Sends the queued spans, for at most two seconds.
 pub async fn stop() {
     if let Some(exporter) = EXPORTER.get()
-        && tokio::time::timeout(LAST, exporter.flush()).await.is_err()
+        && tokio::time::timeout(FLUSH_TIMEOUT, exporter.flush()).await.is_err()
     {
         tracing::debug!("the last spans were not exported in time");
     }
 }
 
-fn keep(span: opentelemetry_sdk::trace::SpanData) {
+fn enqueue(span: opentelemetry_sdk::trace::SpanData) {
     if let Some(exporter) = EXPORTER.get() {
-        exporter.keep(span);
+        exporter.enqueue(span);
     }
 }

@@ -11,11 +11,11 @@ const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
 const ARGUMENT: &str = "OTEL_TRACES_SAMPLER_ARG";
 /// Maximum number of traces per second that callers can request from one gateway: anyone with a public key could
 /// otherwise have everything traced.
-const ASKED_FOR: u64 = 100;
+const MAX_REQUESTED_PER_SECOND: u64 = 100;
 
 /// A trace to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct TraceStart {
     pub trace_id: [u8; 16],
     /// The caller's span.
     pub parent: Option<TraceContext>,
@@ -58,13 +58,13 @@ pub struct Sampler {
     /// Whether the caller's decision applies.
     follows_parent: bool,
     /// The current second and the number of requested traces in it: 32 bits each.
-    asked: AtomicU64,
+    requested: AtomicU64,
 }
 
 impl Sampler {
     /// Samples nothing.
     pub const fn off() -> Self {
-        Self { below: 0, follows_parent: false, asked: AtomicU64::new(0) }
+        Self { below: 0, follows_parent: false, requested: AtomicU64::new(0) }
     }
 
     /// Samples nothing if there is no exporter.
@@ -74,7 +74,7 @@ impl Sampler {
     }
 
     fn of(follows_parent: bool, share: f64) -> Self {
-        Self { below: (share * (1_u64 << 63) as f64) as u64, follows_parent, asked: AtomicU64::new(0) }
+        Self { below: (share * (1_u64 << 63) as f64) as u64, follows_parent, requested: AtomicU64::new(0) }
     }
 
     /// Returns whether anything is ever sampled.
@@ -83,35 +83,35 @@ impl Sampler {
     }
 
     /// Decides for a request with this `traceparent`. Returns `None` if it is not traced.
-    pub fn decide(&self, parent: Option<TraceParent>) -> Option<Begun> {
+    pub fn decide(&self, parent: Option<TraceParent>) -> Option<TraceStart> {
         if let Some(parent) = parent {
             let trace_id = parent.context.trace_id;
-            let asked = if self.follows_parent { parent.sampled } else { self.is_among(trace_id) };
+            let requested = if self.follows_parent { parent.sampled } else { self.is_sampled(trace_id) };
             // The caller also chooses the trace ID, so ratio sampling is limited as well.
             let all = !self.follows_parent && self.below >> 63 == 1;
-            let sampled = asked && (all || self.may_be_asked(now_s()));
-            return sampled.then_some(Begun { trace_id, parent: Some(parent.context) });
+            let sampled = requested && (all || self.try_count_requested(now_s()));
+            return sampled.then_some(TraceStart { trace_id, parent: Some(parent.context) });
         }
         if self.below == 0 {
             return None;
         }
         let trace_id: [u8; 16] = rand::random();
-        self.is_among(trace_id).then_some(Begun { trace_id, parent: None })
+        self.is_sampled(trace_id).then_some(TraceStart { trace_id, parent: None })
     }
 
     /// Decides by the last 8 bytes, as every program does that samples by the trace ID.
-    fn is_among(&self, trace_id: [u8; 16]) -> bool {
+    fn is_sampled(&self, trace_id: [u8; 16]) -> bool {
         trace_id.last_chunk().is_some_and(|last| u64::from_be_bytes(*last) >> 1 < self.below)
     }
 
     /// Counts a requested trace. Returns false if this second's limit is reached.
-    fn may_be_asked(&self, second: u64) -> bool {
+    fn try_count_requested(&self, second: u64) -> bool {
         let second = second & u64::from(u32::MAX);
-        let counted = self.asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
+        let counted = self.requested.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
             if before >> 32 != second {
                 return Some((second << 32) | 1);
             }
-            (before & u64::from(u32::MAX) < ASKED_FOR).then_some(before + 1)
+            (before & u64::from(u32::MAX) < MAX_REQUESTED_PER_SECOND).then_some(before + 1)
         });
         counted.is_ok()
     }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_callers_word_counts_where_it_is_asked_for() {
+    fn caller_decision_counts_if_parent_based() {
         let (never, follows) = (Sampler::of(true, 0.0), Sampler::of(true, 1.0));
         assert_eq!(never.decide(Some(parent(true))).and_then(|b| b.parent), Some(parent(true).context));
         assert_eq!(never.decide(None), None);
@@ -143,23 +143,23 @@ mod tests {
     }
 
     #[test]
-    fn about_the_asked_share_is_sampled() {
+    fn configured_share_is_sampled() {
         let sampler = Sampler::of(true, 0.01);
         let sampled = (0..100_000).filter(|_| sampler.decide(None).is_some()).count();
         assert!((700..1_300).contains(&sampled), "{sampled} of 100,000");
     }
 
     #[test]
-    fn callers_may_ask_for_so_many_a_second() {
+    fn requested_traces_are_limited_per_second() {
         let sampler = Sampler::of(true, 0.0);
         for second in [5, 6] {
-            let granted = (0..1_000).filter(|_| sampler.may_be_asked(second)).count();
-            assert_eq!(granted as u64, ASKED_FOR);
+            let granted = (0..1_000).filter(|_| sampler.try_count_requested(second)).count();
+            assert_eq!(granted as u64, MAX_REQUESTED_PER_SECOND);
         }
     }
 
     #[test]
-    fn a_wrong_word_is_refused_by_name() {
+    fn invalid_value_error_names_variable() {
         for (name, value) in [(SAMPLER, "sometimes"), (ARGUMENT, "2"), (ARGUMENT, "much")] {
             assert_eq!(Sampling::from_env(&Env::from_pairs([(name, value)])).unwrap_err().name, name);
         }

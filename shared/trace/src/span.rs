@@ -9,7 +9,7 @@ use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, Tr
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
-use super::sampler::Begun;
+use super::sampler::TraceStart;
 use kernel::clock::machine_now;
 use kernel::trace_context::TraceContext;
 
@@ -22,7 +22,7 @@ static SCOPE: LazyLock<InstrumentationScope> = LazyLock::new(|| InstrumentationS
 #[derive(Debug, Default)]
 pub struct Span {
     /// The context for later hops; also set in a program that exports no spans.
-    passed_on: Option<TraceContext>,
+    downstream: Option<TraceContext>,
     recording: Option<Box<Recording>>,
 }
 
@@ -40,8 +40,8 @@ struct Recording {
 
 impl Span {
     /// Starts the first span of this installation.
-    pub fn begin(begun: Begun, kind: Kind) -> Self {
-        Self::of(begun.trace_id, begun.parent.map(|p| p.span_id), Cow::Borrowed("request"), kind, machine_now())
+    pub fn begin(start: TraceStart, kind: Kind) -> Self {
+        Self::of(start.trace_id, start.parent.map(|p| p.span_id), Cow::Borrowed("request"), kind, machine_now())
     }
 
     /// Starts a child span now.
@@ -58,7 +58,7 @@ impl Span {
             Some(TraceContext { trace_id, span_id }) if super::is_on() => {
                 Self::of(trace_id, Some(span_id), Cow::Borrowed(name), kind, began)
             }
-            passed_on => Self { passed_on, recording: None },
+            downstream => Self { downstream, recording: None },
         }
     }
 
@@ -66,12 +66,12 @@ impl Span {
         let context = TraceContext { trace_id, span_id: rand::random() };
         let (attributes, status) = (Vec::new(), Status::Unset);
         let recording = Recording { context, parent, name, kind, began, ended: None, attributes, status };
-        Self { passed_on: Some(context), recording: Some(Box::new(recording)) }
+        Self { downstream: Some(context), recording: Some(Box::new(recording)) }
     }
 
     /// Returns the context for later hops.
     pub fn context(&self) -> Option<TraceContext> {
-        self.passed_on
+        self.downstream
     }
 
     /// Returns whether the span is recorded, so that computing attributes is worthwhile.
@@ -117,7 +117,7 @@ impl Span {
     /// Ends the span, unless its end time is set, and exports it.
     pub fn end(self) {
         if let Some(recording) = self.recording {
-            super::keep(recording.finish());
+            super::enqueue(recording.finish());
         }
     }
 }
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_traced_costs_and_says_nothing() {
+    fn untraced_span_records_nothing() {
         let mut span = Span::child(None, "x", Kind::Internal);
         span.set("a", "b");
         assert!(!span.is_recording() && span.context().is_none());
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_keeps_no_spans_hands_the_context_on() {
+    fn program_without_exporter_propagates_context() {
         let of = Some(TraceContext { trace_id: [1; 16], span_id: [2; 8] });
         let span = Span::child(of, "x", Kind::Internal);
         assert_eq!(span.context(), of);
@@ -165,9 +165,9 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_its_parents_child() {
+    fn span_has_parent_span_id() {
         let parent = TraceContext { trace_id: [1; 16], span_id: [2; 8] };
-        let mut span = Span::begin(Begun { trace_id: parent.trace_id, parent: Some(parent) }, Kind::Server);
+        let mut span = Span::begin(TraceStart { trace_id: parent.trace_id, parent: Some(parent) }, Kind::Server);
         span.rename(|| "POST /events".to_owned());
         span.set("n", 7);
         let own = span.context().unwrap();

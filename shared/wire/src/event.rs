@@ -141,7 +141,7 @@ pub struct Answer {
     pub run_id: Bytes,
     #[prost(uint32, tag = "2")]
     pub wait_seq: u32,
-    /// A [`automation::journey::Answer`] as JSON.
+    /// A [`automation::journey::CallOutcome`] as JSON.
     #[prost(bytes = "bytes", tag = "3")]
     pub outcome: Bytes,
 }
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_version_1_still_decodes() {
+    fn version_1_message_decodes() {
         // Bytes as version 1 wrote them. Never change them; only add to them.
         let old = hex::decode(concat!(
             "0801",
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_or_broken_message_is_refused() {
+    fn newer_or_invalid_message_is_refused() {
         let newer = IngestBatch { version: VERSION + 1, items: vec![] }.encode_to_vec();
         assert_eq!(IngestBatch::decode_checked(newer.into()), Err(WireError::Newer(VERSION + 1)));
         assert!(matches!(IngestBatch::decode_checked(Bytes::from_static(b"\xff")), Err(WireError::Undecodable(_))));

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chunk_of_a_newer_version_is_refused() {
+    fn newer_chunk_is_refused() {
         let newer = SendChunk { version: VERSION + 1, ..SendChunk::default() }.encode_to_vec();
         assert!(matches!(SendChunk::decode_checked(newer.into()), Err(WireError::Newer(_))));
     }

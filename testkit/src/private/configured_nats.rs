@@ -120,12 +120,12 @@ async fn spawn(
 /// Whether the server and its streams are healthy and up to date, by its monitoring URL.
 pub(super) async fn is_healthy(monitor_url: &str) -> bool {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let asked = async {
+    let request = async {
         let mut stream = tokio::net::TcpStream::connect(monitor_url.trim_start_matches("http://")).await.ok()?;
         stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.ok()?;
         let mut head = [0; 12];
         stream.read_exact(&mut head).await.ok()?;
         Some(&head == b"HTTP/1.1 200")
     };
-    tokio::time::timeout(Duration::from_secs(2), asked).await.ok().flatten().unwrap_or(false)
+    tokio::time::timeout(Duration::from_secs(2), request).await.ok().flatten().unwrap_or(false)
 }

@@ -22,7 +22,7 @@ impl Disk {
     /// Moves the data of a stopped server to a disk of `bytes` bytes, and leaves a symbolic link to it.
     ///
     /// Panics with the reason on failure.
-    pub(super) fn under(data: &Path, bytes: u64) -> Self {
+    pub(super) fn create(data: &Path, bytes: u64) -> Self {
         // In a directory that the server's own user can enter, even if that user cannot enter this project's.
         let at = std::env::temp_dir().join(format!("{PREFIX}{}", random_name()));
         must("a disk for a private server", mount(&at, bytes));
@@ -61,7 +61,7 @@ impl Disk {
         let ballast = self.ballast();
         let filled = tokio::task::spawn_blocking(move || {
             let mut file = File::create(ballast)?;
-            STEPS.into_iter().try_for_each(|step| write_all_room(&mut file, step))
+            STEPS.into_iter().try_for_each(|step| write_until_full(&mut file, step))
         });
         must("filling a disk", must("filling a disk", filled.await));
     }
@@ -72,7 +72,7 @@ impl Disk {
     }
 }
 
-fn write_all_room(file: &mut File, step: usize) -> io::Result<()> {
+fn write_until_full(file: &mut File, step: usize) -> io::Result<()> {
     let zeros = vec![0; step];
     loop {
         match file.write(&zeros) {

@@ -11,7 +11,7 @@ use super::disk::Disk;
 use crate::{must, servers};
 
 /// Time limit of a response, for a busy server.
-const ANSWER: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A NATS server with JetStream, for one test.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl PrivateNats {
     pub async fn start_on_disk(bytes: u64) -> Self {
         let mut started = Self::start().await;
         started.stop().await;
-        started.disk = Some(Disk::under(&started.dir.path().join("data"), bytes));
+        started.disk = Some(Disk::create(&started.dir.path().join("data"), bytes));
         started.start_again().await;
         started
     }
@@ -125,7 +125,7 @@ impl PrivateNats {
             jetstream.update_stream(config).await.ok()?;
             Some(before)
         };
-        tokio::time::timeout(ANSWER, limited).await.ok().flatten()
+        tokio::time::timeout(RESPONSE_TIMEOUT, limited).await.ok().flatten()
     }
 
     /// Sends SIGSTOP and waits until the server has stopped: connections stay open, and nothing is answered.

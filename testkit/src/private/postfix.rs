@@ -14,12 +14,12 @@ use tokio::task::JoinHandle;
 
 use super::PrivateDir;
 use crate::certificate::Certificate;
-use crate::{eventually, must, place};
+use crate::{eventually, must, test_dir};
 
 const PROGRAM: &str = "/usr/sbin/postfix";
 const MASTER: &str = "/usr/lib/postfix/sbin/master";
 /// Command of any other mail server on this machine, which installing Postfix would remove.
-const OTHERS: &str = "/usr/sbin/sendmail";
+const OTHER_MAIL_SERVER: &str = "/usr/sbin/sendmail";
 const DOMAIN: &str = "shop.example";
 const SOON: Duration = Duration::from_secs(20);
 
@@ -35,15 +35,15 @@ pub struct PrivatePostfix {
 
 impl PrivatePostfix {
     /// Starts a server with mailboxes for these users. Panics with the reason on failure.
-    pub async fn start(people: &[&str]) -> Self {
-        installed().await;
-        let dir = PrivateDir::elsewhere("postfix");
+    pub async fn start(users: &[&str]) -> Self {
+        ensure_installed().await;
+        let dir = PrivateDir::in_temp_dir("postfix");
         let certificate = Certificate::for_name("localhost");
         let listener = must("a port for a greylist", TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await);
         let policy = must("a port for a greylist", listener.local_addr());
         let greylist = tokio::spawn(greylist(listener));
         let (port, tls_port) = (port::free(), port::free());
-        configure(dir.path(), [port, tls_port], policy, &certificate, people);
+        configure(dir.path(), [port, tls_port], policy, &certificate, users);
         let conf = dir.path().join("conf");
         run(Command::new(PROGRAM).arg("-c").arg(&conf).arg("check"));
         let mut master = Command::new(MASTER);
@@ -77,8 +77,8 @@ impl PrivatePostfix {
     }
 
     /// Returns the mails in a user's mailbox, in no particular order.
-    pub fn mails(&self, person: &str) -> Vec<String> {
-        let entries = std::fs::read_dir(self.dir.path().join("mail").join(person).join("new"));
+    pub fn mails(&self, user: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.dir.path().join("mail").join(user).join("new"));
         // The first mail creates the directory.
         let paths = entries.into_iter().flatten().flatten().map(|entry| entry.path());
         paths.map(|path| String::from_utf8_lossy(&must("reading a mail", std::fs::read(path))).into_owned()).collect()
@@ -98,22 +98,22 @@ impl Drop for PrivatePostfix {
 }
 
 /// Installs the programs if they are missing and installing is permitted.
-async fn installed() {
+async fn ensure_installed() {
     if Path::new(MASTER).exists() {
         return;
     }
     assert!(
-        !Path::new(OTHERS).exists(),
+        !Path::new(OTHER_MAIL_SERVER).exists(),
         "the tests need Postfix, but another mail server is installed, which they do not replace"
     );
-    let _lock = place::lock("install").await;
+    let _lock = test_dir::lock("install").await;
     if !Path::new(MASTER).exists() {
         let done = tokio::task::spawn_blocking(|| install::package("postfix", &|line| eprintln!("testkit: {line}")));
         must("Postfix", must("installing Postfix", done.await));
     }
 }
 
-fn configure(dir: &Path, [port, tls_port]: [u16; 2], policy: SocketAddr, certificate: &Certificate, people: &[&str]) {
+fn configure(dir: &Path, [port, tls_port]: [u16; 2], policy: SocketAddr, certificate: &Certificate, users: &[&str]) {
     let [user, group] = ["-u", "-g"].map(|which| {
         let id = run(Command::new("id").args([which, "postfix"]));
         must("the user postfix", id.trim().parse::<u32>())
@@ -124,7 +124,7 @@ fn configure(dir: &Path, [port, tls_port]: [u16; 2], policy: SocketAddr, certifi
     for name in ["data", "mail"] {
         must("a directory for Postfix", std::os::unix::fs::chown(dir.join(name), Some(user), Some(group)));
     }
-    let mailboxes: Vec<String> = people.iter().map(|name| format!("{name}@{DOMAIN}={name}/")).collect();
+    let mailboxes: Vec<String> = users.iter().map(|name| format!("{name}@{DOMAIN}={name}/")).collect();
     let (mailboxes, at) = (mailboxes.join(" "), dir.display());
     let main = format!(
         "compatibility_level = 3.6
@@ -182,15 +182,15 @@ fn run(command: &mut Command) -> String {
 
 /// Serves a greylist by Postfix's policy protocol: a request consists of lines `name=value` and ends with an empty line.
 async fn greylist(listener: TcpListener) {
-    let met: Arc<Mutex<HashSet<String>>> = Arc::default();
+    let greylisted: Arc<Mutex<HashSet<String>>> = Arc::default();
     while let Ok((stream, _)) = listener.accept().await {
-        let met = met.clone();
+        let greylisted = greylisted.clone();
         // If a connection breaks, Postfix opens a new one.
-        tokio::spawn(async move { judge(BufStream::new(stream), &met).await });
+        tokio::spawn(async move { serve_policy(BufStream::new(stream), &greylisted).await });
     }
 }
 
-async fn judge(mut stream: BufStream<TcpStream>, met: &Mutex<HashSet<String>>) -> std::io::Result<()> {
+async fn serve_policy(mut stream: BufStream<TcpStream>, greylisted: &Mutex<HashSet<String>>) -> std::io::Result<()> {
     let (mut line, mut recipient) = (String::new(), String::new());
     loop {
         line.clear();
@@ -202,7 +202,7 @@ async fn judge(mut stream: BufStream<TcpStream>, met: &Mutex<HashSet<String>>) -
         }
         if line.trim().is_empty() {
             let first = recipient.starts_with("grey")
-                && met.lock().unwrap_or_else(PoisonError::into_inner).insert(recipient.clone());
+                && greylisted.lock().unwrap_or_else(PoisonError::into_inner).insert(recipient.clone());
             let action = if first { "451 4.7.1 Greylisted, come back later" } else { "DUNNO" };
             stream.write_all(format!("action={action}\n\n").as_bytes()).await?;
             stream.flush().await?;

@@ -43,7 +43,7 @@ impl PrivatePostgres {
     pub async fn start_on_disk(options: PostgresOptions, bytes: u64) -> Self {
         let mut started = Self::start_with(options).await;
         started.stop().await;
-        started.disk = Some(Disk::under(&started.dir.path().join("data"), bytes));
+        started.disk = Some(Disk::create(&started.dir.path().join("data"), bytes));
         started.start_again().await;
         started
     }
@@ -75,7 +75,7 @@ impl PrivatePostgres {
     /// disk.
     pub async fn standby(&self) -> Self {
         // `pg_basebackup` writes files that the server's own user must be able to read.
-        let dir = PrivateDir::elsewhere("postgres");
+        let dir = PrivateDir::in_temp_dir("postgres");
         must("copying a private PostgreSQL", copy(&self.server, self.dir.path(), dir.path()).await);
         let mut options = PostgresOptions { port: None, ..self.options.clone() };
         let bin = &servers::tools().await.postgres;
@@ -129,7 +129,7 @@ impl PrivatePostgres {
     }
 
     /// Enables TLS with this certificate. Connections without TLS remain possible.
-    pub async fn speak_tls(&self, certificate: &Certificate) {
+    pub async fn enable_tls(&self, certificate: &Certificate) {
         let file = format!("server-{}.pem", random_name());
         let client = must("PostgreSQL", connect(&self.url()).await);
         // The server writes the file itself: it refuses keys that other users can read, and may run as another user.

@@ -37,7 +37,7 @@ impl PrivateRedis {
     }
 
     /// Enables TLS with this certificate, in addition, until the server is stopped. Returns the TLS URL.
-    pub async fn speak_tls(&self, certificate: &Certificate) -> String {
+    pub async fn enable_tls(&self, certificate: &Certificate) -> String {
         let (port, file) = (port::free(), certificate.server_file());
         let client = must("Redis", redis::Client::open(self.url()));
         let mut connection = must("Redis", client.get_multiplexed_async_connection().await);

@@ -5,7 +5,7 @@ async fn count(database: &TestDatabase, sql: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn a_database_is_migrated_and_ones_own() {
+async fn test_database_is_migrated_and_separate() {
     let (one, two) = tokio::join!(TestDatabase::create(), TestDatabase::create());
     assert_ne!(one.url(), two.url());
     let tables = "SELECT count(*) FROM information_schema.tables WHERE table_name = 'schema_migration'";
@@ -17,7 +17,7 @@ async fn a_database_is_migrated_and_ones_own() {
 }
 
 #[tokio::test]
-async fn an_empty_database_has_no_tables_and_goes_away() {
+async fn empty_database_has_no_tables_and_is_dropped() {
     let database = TestDatabase::create_empty().await;
     assert_eq!(count(&database, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").await, 0);
     let name = database.url().rsplit('/').next().unwrap().to_owned();
@@ -28,7 +28,7 @@ async fn an_empty_database_has_no_tables_and_goes_away() {
 }
 
 #[tokio::test]
-async fn a_database_in_use_is_dropped_too() {
+async fn database_in_use_is_dropped() {
     let database = TestDatabase::create_empty().await;
     let client = database.client().await;
     drop(database);

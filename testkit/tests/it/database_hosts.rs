@@ -27,7 +27,7 @@ fn connector(url: &str) -> Connector {
 }
 
 #[tokio::test]
-async fn the_host_that_takes_writes_is_found_whoever_else_is_named() {
+async fn writable_host_is_found_among_several() {
     let primary = PrivatePostgres::start().await;
     let standby = primary.standby().await;
     // Like a server that hangs: accepts connections, and never responds.
@@ -43,7 +43,7 @@ async fn the_host_that_takes_writes_is_found_whoever_else_is_named() {
     }
     let without = connector(&at(&primary, &[1, standby.port(), 1]));
     let error = port(&without).await.unwrap_err();
-    assert!(connector::takes_no_writes(&error), "{error:?}");
+    assert!(connector::is_read_only(&error), "{error:?}");
 
     let both = connector(&at(&primary, &[primary.port(), standby.port()]));
     assert_eq!(port(&both).await.unwrap(), expected);
@@ -54,7 +54,7 @@ async fn the_host_that_takes_writes_is_found_whoever_else_is_named() {
 }
 
 #[tokio::test]
-async fn a_session_ends_when_its_server_takes_no_writes_any_more() {
+async fn session_ends_when_its_server_becomes_read_only() {
     let server = PrivatePostgres::start().await;
     let store = Store::new(&DatabaseConfig { url: server.url(), pool_size: 1 }, "test").unwrap();
     let set = async |value: &str| {

@@ -17,7 +17,7 @@ async fn session(url: &str, parameters: &str) -> Result<Option<String>, String> 
         }
         Err(error) => {
             let fault = connector::tls_fault(&error).unwrap_or_else(|| panic!("{error:?}"));
-            Err(connector::tls_words(&error, fault))
+            Err(connector::describe_tls_error(&error, fault))
         }
     }
 }
@@ -28,10 +28,10 @@ fn by_name(server: &PrivatePostgres, parameters: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_server_is_known_by_its_authority_and_its_name() {
+async fn server_is_verified_by_ca_and_name() {
     let (right, other) = (Certificate::for_name(NAME), Certificate::for_name(NAME));
     let server = PrivatePostgres::start().await;
-    server.speak_tls(&right).await;
+    server.enable_tls(&right).await;
     let under = |mode: &str, by: &Certificate| format!("sslmode={mode}&sslrootcert={}", by.ca_file());
     let named = async |parameters: String| {
         let (url, parameters) = by_name(&server, &parameters);
@@ -65,10 +65,10 @@ async fn a_server_is_known_by_its_authority_and_its_name() {
 }
 
 #[tokio::test]
-async fn a_pool_speaks_tls_and_says_what_keeps_it_from_that() {
+async fn pool_uses_tls_and_reports_why_it_cannot() {
     let (right, other) = (Certificate::for_name("127.0.0.1"), Certificate::for_name("127.0.0.1"));
     let server = PrivatePostgres::start().await;
-    server.speak_tls(&right).await;
+    server.enable_tls(&right).await;
     let store = |by: &Certificate| {
         let url = format!("{}?sslmode=verify-full&sslrootcert={}", server.url(), by.ca_file());
         Store::new(&DatabaseConfig { url, pool_size: 1 }, "test").unwrap()
@@ -80,10 +80,10 @@ async fn a_pool_speaks_tls_and_says_what_keeps_it_from_that() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_is_its_own_authority_is_known_by_itself() {
-    let own = Certificate::of_an_authority(NAME);
+async fn self_signed_ca_certificate_is_trusted() {
+    let own = Certificate::for_ca(NAME);
     let server = PrivatePostgres::start().await;
-    server.speak_tls(&own).await;
+    server.enable_tls(&own).await;
     let parameters = format!("sslmode=verify-full&sslrootcert={}", own.ca_file());
     let (url, named) = by_name(&server, &parameters);
     assert_eq!(session(&url, &named).await, Ok(Some("TLSv1.3".to_owned())));
@@ -91,7 +91,7 @@ async fn a_certificate_that_is_its_own_authority_is_known_by_itself() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_refused_where_tls_is_asked_for() {
+async fn server_without_tls_is_rejected_if_tls_is_required() {
     let database = TestDatabase::create_empty().await;
     for mode in ["require", "verify-full"] {
         let refused = session(database.url(), &format!("sslmode={mode}")).await.unwrap_err();

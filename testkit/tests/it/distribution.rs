@@ -29,7 +29,7 @@ const TABLES: &str = "WITH tables AS (\
     FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition)";
 
 #[tokio::test]
-async fn every_table_has_a_project_or_is_known_not_to() {
+async fn every_table_has_a_project_or_is_listed() {
     let database = TestDatabase::create().await;
     let db = database.client().await;
     assert_eq!(names(&db, &format!("{TABLES} SELECT name FROM tables WHERE NOT has_project ORDER BY 1")).await, LOCAL);
@@ -38,7 +38,7 @@ async fn every_table_has_a_project_or_is_known_not_to() {
 }
 
 #[tokio::test]
-async fn what_is_unique_is_so_within_a_project() {
+async fn unique_constraints_include_the_project() {
     let database = TestDatabase::create().await;
     let db = database.client().await;
     let sql = format!(
@@ -54,7 +54,7 @@ async fn what_is_unique_is_so_within_a_project() {
 }
 
 #[tokio::test]
-async fn nothing_is_there_that_citus_refuses_to_distribute() {
+async fn schema_has_nothing_that_citus_cannot_distribute() {
     let database = TestDatabase::create().await;
     let db = database.client().await;
     for (what, sql) in [

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use testkit::TestDatabase;
 
-use crate::sql_texts::{Written, all_texts};
+use crate::sql_texts::{SqlText, all_texts};
 
 /// Files with statements that are composed at run time, the number of their parts, and the reason.
 const COMPOSED: [(&str, usize, &str); 22] = [
@@ -63,7 +63,7 @@ const WORDS: [&str; 20] = [
 ];
 
 /// Functions that only Citus has.
-const OF_CITUS: [&str; 4] = ["citus_", "create_distributed_table", "run_command_on", "pg_dist"];
+const CITUS_FUNCTIONS: [&str; 4] = ["citus_", "create_distributed_table", "run_command_on", "pg_dist"];
 
 /// Whether a word is outside of all parentheses: a WITH clause alone is not a statement.
 fn is_outside(text: &str, word: &str) -> bool {
@@ -92,26 +92,26 @@ fn is_sql(text: &str) -> bool {
 }
 
 /// Returns the complete statements, both for plain PostgreSQL and for a database distributed by project.
-fn whole() -> Vec<(String, String)> {
-    let is_whole = |text: &Written| !text.is_composed && is_statement(&text.text);
-    let mut whole = Vec::new();
-    for text in all_texts().into_iter().filter(is_whole) {
-        let spread = text.spread();
-        if spread != text.text {
-            whole.push((text.file.clone(), spread));
+fn complete_statements() -> Vec<(String, String)> {
+    let is_complete = |text: &SqlText| !text.is_composed && is_statement(&text.text);
+    let mut complete = Vec::new();
+    for text in all_texts().into_iter().filter(is_complete) {
+        let distributed = text.distributed_text();
+        if distributed != text.text {
+            complete.push((text.file.clone(), distributed));
         }
-        if !OF_CITUS.iter().any(|of| text.text.contains(of)) {
-            whole.push((text.file, text.text));
+        if !CITUS_FUNCTIONS.iter().any(|of| text.text.contains(of)) {
+            complete.push((text.file, text.text));
         }
     }
-    whole
+    complete
 }
 
 #[tokio::test]
-async fn every_whole_statement_can_be_planned() {
+async fn every_complete_statement_can_be_planned() {
     let database = TestDatabase::create().await;
     let db = database.client().await;
-    let statements = whole();
+    let statements = complete_statements();
     let mut wrong = Vec::new();
     for (file, text) in &statements {
         let parameters = match db.prepare(text).await {
@@ -138,9 +138,9 @@ fn described(error: &tokio_postgres::Error) -> String {
 
 /// Each statement is a single text, so that it is recognised by its words and planned above.
 #[test]
-fn statements_stand_whole_or_are_known_not_to() {
+fn incomplete_statements_are_listed() {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for Written { file, text, is_composed, .. } in all_texts() {
+    for SqlText { file, text, is_composed, .. } in all_texts() {
         if is_sql(&text) && (is_composed || !is_statement(&text) && !is_command(&text)) {
             found.entry(file).or_default().push(text);
         }

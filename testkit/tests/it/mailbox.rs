@@ -13,7 +13,7 @@ struct Client(BufReader<TcpStream>);
 impl Client {
     async fn connect(mailbox: &TestMailbox) -> Self {
         let mut client = Self(BufReader::new(TcpStream::connect(mailbox.address()).await.unwrap()));
-        assert_eq!(client.answer().await, 220);
+        assert_eq!(client.code().await, 220);
         client
     }
 
@@ -22,7 +22,7 @@ impl Client {
     }
 
     /// Returns the code of the next response, after skipping its continuation lines.
-    async fn answer(&mut self) -> u16 {
+    async fn code(&mut self) -> u16 {
         loop {
             let mut line = String::new();
             self.0.read_line(&mut line).await.unwrap();
@@ -37,7 +37,7 @@ impl Client {
         self.send(lines.as_bytes()).await;
         let mut codes = Vec::new();
         for _ in lines.lines() {
-            codes.push(self.answer().await);
+            codes.push(self.code().await);
         }
         codes
     }
@@ -52,44 +52,44 @@ impl Client {
     }
 }
 
-fn only(mails: Vec<Mail>) -> Vec<u8> {
+fn single(mails: Vec<Mail>) -> Vec<u8> {
     assert_eq!(mails.len(), 1);
     mails.into_iter().next().unwrap().raw
 }
 
 #[tokio::test]
-async fn a_mail_is_kept_byte_for_byte_and_is_there_when_acknowledged() {
+async fn mail_is_stored_unchanged_before_it_is_acknowledged() {
     let mailbox = TestMailbox::start().await;
     let mut client = Client::connect(&mailbox).await;
     client.envelope().await;
     client.send(b"Subject: dots\r\n\r\n..one\r\n...\r\n lone\nfeed \0\xff\r\n.\r\n").await;
-    assert_eq!(client.answer().await, 250);
+    assert_eq!(client.code().await, 250);
     let head = b"Return-Path: <a@x.org>\r\nDelivered-To: b@x.org\r\n".as_slice();
     let mail = b"Subject: dots\r\n\r\n.one\r\n..\r\n lone\nfeed \0\xff\r\n".as_slice();
-    assert_eq!(only(mailbox.mails()), [head, mail].concat());
+    assert_eq!(single(mailbox.mails()), [head, mail].concat());
     assert_eq!(client.codes("QUIT\r\n").await, [221]);
     assert!(client.is_closed().await);
 }
 
 #[tokio::test]
-async fn one_connection_takes_several_mails_with_commands_sent_ahead() {
+async fn pipelined_commands_send_several_mails() {
     let mailbox = TestMailbox::start().await;
     let mut client = Client::connect(&mailbox).await;
     client.envelope().await;
     let next = "MAIL FROM:<>\r\nRCPT TO:<c@x.org>\r\nRCPT TO:<d@x.org>\r\nDATA\r\n";
     client.send(format!("Subject: 1\r\n\r\n.\r\n{next}").as_bytes()).await;
     for expected in [250, 250, 250, 250, 354] {
-        assert_eq!(client.answer().await, expected);
+        assert_eq!(client.code().await, expected);
     }
     client.send(b"Subject: 2\r\n\r\n.\r\nQUIT\r\n").await;
-    assert_eq!((client.answer().await, client.answer().await), (250, 221));
+    assert_eq!((client.code().await, client.code().await), (250, 221));
     let mails = mailbox.mails();
     assert_eq!(mails.iter().filter_map(|mail| mail.header("Subject")).collect::<Vec<_>>(), ["1", "2"]);
     assert_eq!(mails[1].delivered_to(), ["c@x.org", "d@x.org"]);
 }
 
 #[tokio::test]
-async fn a_mail_that_is_cut_short_is_no_mail() {
+async fn incomplete_mail_is_not_stored() {
     let mailbox = TestMailbox::start().await;
     let mut client = Client::connect(&mailbox).await;
     client.envelope().await;
@@ -102,19 +102,19 @@ async fn a_mail_that_is_cut_short_is_no_mail() {
 }
 
 #[tokio::test]
-async fn too_large_a_mail_and_too_long_a_line_are_refused_and_the_conversation_goes_on() {
+async fn oversized_mails_and_lines_are_rejected_and_the_session_continues() {
     let mailbox = TestMailbox::start_with(|config| local_servers::MailboxConfig { max_size: 100, ..config }).await;
     let mut client = Client::connect(&mailbox).await;
     client.envelope().await;
     client.send(format!("{}\r\n.\r\n", "x".repeat(200)).as_bytes()).await;
-    assert_eq!(client.answer().await, 552);
+    assert_eq!(client.code().await, 552);
     assert_eq!(client.codes(&format!("NOOP {}\r\n", "y".repeat(100_000))).await, [500]);
     assert_eq!(client.codes("MAIL FROM:<a@x.org> SIZE=101\r\nNOOP\r\n").await, [552, 250]);
     assert_eq!(mailbox.mails(), []);
 }
 
 #[tokio::test]
-async fn tagged_recipients_fail_as_asked() {
+async fn tagged_recipients_fail_as_specified() {
     let mailbox = TestMailbox::start().await;
     let mut client = Client::connect(&mailbox).await;
     let lines = "EHLO me\r\nMAIL FROM:<a@x.org>\r\nRCPT TO:<b+reject550@x.org>\r\nRCPT TO:<b+defer451@x.org>\r\n";
@@ -126,8 +126,8 @@ async fn tagged_recipients_fail_as_asked() {
 
     let mut client = Client::connect(&mailbox).await;
     client.send(b"EHLO me\r\nMAIL FROM:<a@x.org>\r\nRCPT TO:<b+hang@x.org>\r\nNOOP\r\n").await;
-    assert_eq!((client.answer().await, client.answer().await), (250, 250));
-    assert!(tokio::time::timeout(Duration::from_millis(100), client.answer()).await.is_err());
+    assert_eq!((client.code().await, client.code().await), (250, 250));
+    assert!(tokio::time::timeout(Duration::from_millis(100), client.code()).await.is_err());
 }
 
 fn transport(mailbox: &TestMailbox) -> lettre::transport::smtp::AsyncSmtpTransportBuilder {
@@ -140,7 +140,7 @@ fn message(subject: &str) -> Message {
 }
 
 #[tokio::test]
-async fn a_wrong_login_is_refused_and_the_right_one_taken() {
+async fn wrong_login_is_rejected_and_correct_login_accepted() {
     let mailbox = TestMailbox::start_with_auth("ann", "secret").await;
     let login = |password: &str| Credentials::new("ann".to_owned(), password.to_owned());
     let wrong = transport(&mailbox).credentials(login("wrong")).build();
@@ -152,7 +152,7 @@ async fn a_wrong_login_is_refused_and_the_right_one_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_clients_at_once_each_get_their_mails_in() {
+async fn concurrent_clients_all_deliver_their_mails() {
     let mailbox = TestMailbox::start().await;
     let clients = (0..20).map(|client| {
         let transport = transport(&mailbox).build::<Tokio1Executor>();
@@ -171,14 +171,14 @@ async fn many_clients_at_once_each_get_their_mails_in() {
 }
 
 #[tokio::test]
-async fn stopping_ends_the_conversations() {
+async fn stopping_ends_all_sessions() {
     let mailbox = TestMailbox::start().await;
     let mut idle = Client::connect(&mailbox).await;
     let mut hanging = Client::connect(&mailbox).await;
     hanging.send(b"EHLO me\r\nMAIL FROM:<a@x.org>\r\nRCPT TO:<b+hang@x.org>\r\n").await;
-    assert_eq!((hanging.answer().await, hanging.answer().await), (250, 250));
+    assert_eq!((hanging.code().await, hanging.code().await), (250, 250));
     mailbox.stop();
-    assert_eq!(idle.answer().await, 421);
+    assert_eq!(idle.code().await, 421);
     assert!(idle.is_closed().await && hanging.is_closed().await);
     assert!(TcpStream::connect(mailbox.address()).await.is_err());
 }

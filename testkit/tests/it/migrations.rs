@@ -35,7 +35,7 @@ async fn number(database: &TestDatabase, sql: &str) -> i64 {
 const APPLIED: &str = "SELECT count(*) FROM schema_migration";
 
 #[tokio::test]
-async fn a_text_that_was_changed_is_refused_before_anything_is_done() {
+async fn changed_migration_text_is_rejected_before_any_change() {
     let database = TestDatabase::create().await;
     let mut migrations = with(&[expand("CREATE TABLE made_up (n integer);")]);
     migrations[0].sql =
@@ -46,7 +46,7 @@ async fn a_text_that_was_changed_is_refused_before_anything_is_done() {
 }
 
 #[tokio::test]
-async fn a_newer_schema_serves_those_who_may_read_it_and_refuses_the_others() {
+async fn newer_schema_serves_compatible_programs_only() {
     let database = TestDatabase::create().await;
     let mut made_up = vec![expand("ALTER TABLE project ADD COLUMN made_up text;")];
     assert_eq!(apply(&database, &with(&made_up)).await.unwrap(), 1);
@@ -76,7 +76,7 @@ async fn a_newer_schema_serves_those_who_may_read_it_and_refuses_the_others() {
 }
 
 #[tokio::test]
-async fn a_migration_that_would_delete_unpublished_direct_messages_is_refused() {
+async fn migration_that_would_delete_unpublished_direct_messages_is_rejected() {
     const BEFORE: usize = 5;
     let database = TestDatabase::create().await;
     let client = database.client().await;
@@ -95,7 +95,7 @@ async fn a_migration_that_would_delete_unpublished_direct_messages_is_refused() 
 }
 
 #[tokio::test]
-async fn of_two_migrators_one_waits_though_an_index_is_made_meanwhile() {
+async fn concurrent_migrators_wait_for_each_other_during_index_creation() {
     let database = TestDatabase::create().await;
     let index = |name: &str, table: &str| {
         expand(&format!("-- index: concurrently\nCREATE INDEX {name} ON {table} (project_id);"))
@@ -107,7 +107,7 @@ async fn of_two_migrators_one_waits_though_an_index_is_made_meanwhile() {
 }
 
 #[tokio::test]
-async fn an_index_that_was_cut_short_is_made_whole_and_partitions_all_have_theirs() {
+async fn interrupted_index_is_completed_on_all_partitions() {
     let database = TestDatabase::create().await;
     let client = database.client().await;
     let unique = expand("-- index: concurrently\nCREATE UNIQUE INDEX made_up_n ON made_up (n);");
@@ -144,7 +144,7 @@ async fn waits(db: &Connection) -> bool {
 }
 
 #[tokio::test]
-async fn a_transaction_that_takes_long_holds_up_the_migration_and_nobody_else_for_long() {
+async fn long_transaction_delays_only_the_migration() {
     let database = TestDatabase::create().await;
     let mut client = database.client().await;
     let long = client.transaction().await.unwrap();
@@ -161,7 +161,8 @@ async fn a_transaction_that_takes_long_holds_up_the_migration_and_nobody_else_fo
             asked.query("SELECT name FROM project", &[]).await.unwrap();
             let took = began.elapsed();
             assert!(took < LOCK_TIMEOUT + Duration::from_secs(1), "a query was blocked for {took:?}");
-            eventually(SOON, async || if waits(&db).await { Err("the migrator is still waiting") } else { Ok(()) }).await;
+            eventually(SOON, async || if waits(&db).await { Err("the migrator is still waiting") } else { Ok(()) })
+                .await;
         }
         long.rollback().await.unwrap();
     };
@@ -170,7 +171,7 @@ async fn a_transaction_that_takes_long_holds_up_the_migration_and_nobody_else_fo
 }
 
 #[tokio::test]
-async fn who_holds_a_table_is_named_to_a_role_that_sees_no_statistics() {
+async fn lock_holder_is_named_to_a_role_without_statistics() {
     let database = TestDatabase::create().await;
     let mut client = database.client().await;
     client.batch_execute("SET application_name = 'report'").await.unwrap();
@@ -181,17 +182,17 @@ async fn who_holds_a_table_is_named_to_a_role_that_sees_no_statistics() {
     let db = store.connection().await.unwrap();
     // Every cluster has this role, which may read every table but sees no other sessions' activity.
     db.batch_execute("SET ROLE pg_read_all_data").await.unwrap();
-    let found = blockers::present(&db).await.unwrap();
+    let found = blockers::find(&db).await.unwrap();
     let report = found.iter().find(|blocker| blocker.pid == Some(pid)).unwrap_or_else(|| panic!("{found:?}"));
     let lock = Lock { table: "project".to_owned(), mode: "AccessShareLock".to_owned(), granted: true };
     assert_eq!((report.application.as_deref(), &report.locks[..]), (Some("report"), &[lock][..]));
     assert_eq!((&report.state, report.seconds), (&None, None));
-    assert!(blockers::in_words(&found).contains("report (pid "), "{found:?}");
+    assert!(blockers::describe(&found).contains("report (pid "), "{found:?}");
     long.rollback().await.unwrap();
     // The partitioned table is reported, whichever of its partitions is locked.
     let partitioned = client.transaction().await.unwrap();
     partitioned.query("SELECT id FROM message LIMIT 1", &[]).await.unwrap();
-    let found = blockers::present(&db).await.unwrap();
+    let found = blockers::find(&db).await.unwrap();
     let report = found.iter().find(|blocker| blocker.pid == Some(pid)).unwrap_or_else(|| panic!("{found:?}"));
     let tables: Vec<&str> = report.locks.iter().map(|lock| lock.table.as_str()).collect();
     assert_eq!(tables, ["message"]);

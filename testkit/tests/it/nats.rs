@@ -14,7 +14,7 @@ fn stream(name: &str) -> Config {
 }
 
 #[tokio::test]
-async fn streams_of_a_test_go_with_it_and_others_stay() {
+async fn test_streams_are_deleted_and_others_remain() {
     let (one, two) = (TestNats::create().await, TestNats::create().await);
     assert!(one.prefix().chars().all(|c| c.is_ascii_alphanumeric() || c == '_'));
     let jetstream = two.jetstream().await;
@@ -27,7 +27,7 @@ async fn streams_of_a_test_go_with_it_and_others_stay() {
 }
 
 #[tokio::test]
-async fn a_killed_private_server_comes_back_with_what_it_acknowledged() {
+async fn killed_private_nats_keeps_acknowledged_messages() {
     let mut server = PrivateNats::start().await;
     let url = server.url();
     let jetstream = jetstream::new(server.client().await);
@@ -45,7 +45,7 @@ async fn a_killed_private_server_comes_back_with_what_it_acknowledged() {
 }
 
 #[tokio::test]
-async fn a_suspended_server_answers_again_when_resumed() {
+async fn suspended_nats_responds_after_resuming() {
     let server = PrivateNats::start().await;
     let client = server.client().await;
     client.flush().await.unwrap();
@@ -58,7 +58,7 @@ async fn a_suspended_server_answers_again_when_resumed() {
 }
 
 #[tokio::test]
-async fn the_products_own_client_takes_the_password_from_the_address() {
+async fn product_client_reads_the_password_from_the_url() {
     let nats = TestNats::create().await;
     let pairs = [("NATS_URL", nats.url()), ("STREAM_PREFIX", nats.prefix())];
     let config = BusConfig::from_env(&Env::from_pairs(pairs)).unwrap();
@@ -67,7 +67,7 @@ async fn the_products_own_client_takes_the_password_from_the_address() {
 }
 
 #[tokio::test]
-async fn a_configuration_that_does_not_fit_the_streams_ends_the_start() {
+async fn configuration_that_conflicts_with_the_streams_fails_the_start() {
     let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
     let start = async |partitions| {
         let pairs = [
@@ -79,14 +79,15 @@ async fn a_configuration_that_does_not_fit_the_streams_ends_the_start() {
         startup::connect(&Env::from_pairs(pairs), "test", &Shutdown::new()).await
     };
     assert_eq!(start("4").await.unwrap().ingest_stream.partitions, 4);
-    let refused = tokio::time::timeout(Duration::from_secs(10), start("8")).await.expect("the start did not fail in time");
+    let refused =
+        tokio::time::timeout(Duration::from_secs(10), start("8")).await.expect("the start did not fail in time");
     let error = refused.err().unwrap();
     assert_eq!(error.exit_code(), EXIT_CONFIG);
     assert!(error.to_string().starts_with("INGEST_PARTITIONS: 8 "), "{error}");
 }
 
 #[tokio::test]
-async fn a_client_without_password_is_refused() {
+async fn client_without_password_is_rejected() {
     let server = PrivateNats::start().await;
     assert!(async_nats::connect(format!("127.0.0.1:{}", server.port())).await.is_err());
     server.stop().await;
@@ -102,7 +103,7 @@ async fn with_tls(certificate: &Certificate) -> ConfiguredNats {
 }
 
 #[tokio::test]
-async fn a_broker_is_known_by_its_authority_and_its_name() {
+async fn broker_is_verified_by_ca_and_name() {
     let (right, other) = (Certificate::for_name("127.0.0.1"), Certificate::for_name("127.0.0.1"));
     let elsewhere = Certificate::for_name("nats.example.com");
     let (nats, misnamed, without) = tokio::join!(with_tls(&right), with_tls(&elsewhere), TestNats::create());
@@ -118,7 +119,7 @@ async fn a_broker_is_known_by_its_authority_and_its_name() {
         assert_eq!(TlsFault::find(refused.as_ref()), Some(TlsFault::UnknownAuthority), "{refused:#}");
     }
     let refused = connect(&misnamed.url("a", "b"), &elsewhere).await.err().unwrap();
-    assert_eq!(TlsFault::find(refused.as_ref()), Some(TlsFault::OtherName), "{refused:#}");
+    assert_eq!(TlsFault::find(refused.as_ref()), Some(TlsFault::NameMismatch), "{refused:#}");
     // With a `tls://` URL, the client never connects without TLS.
     assert!(connect(&without.url().replace("nats://", "tls://"), &right).await.is_err());
 }

@@ -6,7 +6,7 @@ mod peak;
 use std::collections::BTreeMap;
 
 use database::config::DatabaseConfig;
-use database::filter::Start;
+use database::filter::PageStart;
 use database::months;
 use database::{Connection, Store, migrate, time_partitions};
 use domain::message::{Channel, DeliveryState, Lane, Queue};
@@ -20,7 +20,7 @@ use store_profiles::events::list::{self as events, EventFilter};
 use store_profiles::events::retention;
 use store_profiles::segments::evaluate;
 use store_projects::project_removals;
-use store_sending::campaigns::occurrence::Rows;
+use store_sending::campaigns::occurrence::OccurrenceRows;
 use store_sending::campaigns::sending;
 use store_sending::campaigns::{counts as campaign_counts, winner};
 use store_sending::dead_letters::{self, DeadFilter};
@@ -32,8 +32,8 @@ use store_sending::messages::receipts::{self, Receipt};
 use store_sending::messages::recipients::{self, LockMode};
 use store_sending::messages::retention as message_retention;
 use store_sending::messages::settle::{self, Settled, settle};
-use store_sending::send_chunks::begin::{self, Recipients, SendingRow, Want};
-use store_sending::send_chunks::campaign::{self as chunks, Of};
+use store_sending::send_chunks::begin::{self, Recipients, SendingRow, TakeRequest};
+use store_sending::send_chunks::campaign::{self as chunks, CampaignRef};
 use store_sending::send_chunks::{self, NewChunk, Share, ready};
 use testkit::PrivatePostgres;
 use uuid::Uuid;
@@ -47,11 +47,11 @@ const DAYS_AHEAD: i64 = 14;
 /// Concurrent connections.
 const CONNECTIONS: usize = 10;
 /// Maximum relations that one transaction locks with daily partitions: the tables and indexes of a month of events and messages.
-const MOST_BY_DAY: i64 = 31 * (4 + 5) + 60;
+const MAX_LOCKS_DAILY: i64 = 31 * (4 + 5) + 60;
 /// The same with weekly partitions of events and monthly ones of messages.
-const MOST_AS_MADE: i64 = 6 * 4 + 5 + 40;
+const MAX_LOCKS: i64 = 6 * 4 + 5 + 40;
 /// Relations that a statement without a time limit locks with those: 59 weeks of events.
-const MOST_UNLIMITED: i64 = 59 * 4 + 40;
+const MAX_LOCKS_UNLIMITED: i64 = 59 * 4 + 40;
 
 struct Ledger {
     server: PrivatePostgres,
@@ -92,7 +92,7 @@ impl Ledger {
         now_ms - now_ms.rem_euclid(DAY_MS) + (day - DAYS + DAYS_AHEAD) * DAY_MS
     }
 
-    async fn partitions_by_day(&self) {
+    async fn create_daily_partitions(&self) {
         self.drop_partitions().await;
         let client = self.server.client().await;
         for table in ["events", "message"] {
@@ -106,7 +106,7 @@ impl Ledger {
     }
 
     /// Creates partitions as the scheduler does, for the same number of days.
-    async fn partitions_as_made(&self) {
+    async fn create_partitions(&self) {
         self.drop_partitions().await;
         let mut db = self.store.connection().await.unwrap();
         for day in (31..=DAYS - DAYS_AHEAD).step_by(7) {
@@ -171,10 +171,10 @@ impl Ledger {
     async fn take_batch(&self) {
         let (mut db, queue) = (self.store.connection().await.unwrap(), self.queue(Lane::Automation));
         let tx = db.transaction().await.unwrap();
-        let want = Want { queue, max: 10, from: None, take_over: Some(&[]) };
+        let want = TakeRequest { queue, max: 10, from: None, take_over: Some(&[]) };
         let taken = begin::take(&tx, want, self.now).await.unwrap();
         let messages: Vec<Uuid> = [taken.messages, taken.in_doubt].concat();
-        settle::in_doubt(&tx, self.project, &messages, self.now).await.unwrap();
+        settle::count_ambiguous(&tx, self.project, &messages, self.now).await.unwrap();
         let begun = NewChunk::begun(queue, messages.clone(), SignedDuration::from_mins(5));
         let chunk = send_chunks::insert(&tx, &[begun], self.now).await.unwrap()[0];
         let mut done = send_chunks::settle::lock(&tx, self.project, &[chunk]).await.unwrap();
@@ -187,7 +187,7 @@ impl Ledger {
     /// Sends a campaign that started in the oldest partition, from its release to its cancellation.
     async fn send_campaign(&self) {
         let (mut db, campaign) = (self.store.connection().await.unwrap(), Uuid::from_u128(3));
-        let (queue, of) = (self.queue(Lane::Campaign), Of { project: self.project, campaign });
+        let (queue, of) = (self.queue(Lane::Campaign), CampaignRef { project: self.project, campaign });
         let sending_row = SendingRow {
             campaign,
             occurrence: 1,
@@ -208,12 +208,12 @@ impl Ledger {
         send_chunks::insert(&tx, &[parked], self.now).await.unwrap();
         chunks::release(&tx, of, 5, self.now).await.unwrap();
         chunks::next_time(&tx, of, self.now).await.unwrap();
-        winner::is_under_way(&tx, &Rows::begun(self.project, campaign, sending_row.started_at)).await.unwrap();
+        winner::is_under_way(&tx, &OccurrenceRows::at(self.project, campaign, sending_row.started_at)).await.unwrap();
         recipients::lock(&tx, campaign, LockMode::Shared).await.unwrap();
         let audience = [Recipients { share: Share::default(), users, found_at: self.now }];
         let begun =
             recipients::insert(&tx, queue, (&sending_row, &audience), Some, LockMode::Shared, self.now).await.unwrap();
-        let recipients::Begun::Messages(messages) = begun else { panic!("a user was merged meanwhile") };
+        let recipients::BeginResult::Messages(messages) = begun else { panic!("a user was merged meanwhile") };
         let ids = messages.iter().map(|message| message.id).collect();
         let retries = NewChunk { campaign: Some((campaign, 1)), ..NewChunk::due(queue, ids, self.now) };
         send_chunks::insert(&tx, &[retries], self.now).await.unwrap();
@@ -265,7 +265,7 @@ impl Ledger {
             assert_eq!(settle(&tx, self.project, &ends, self.now).await.unwrap().len(), ends.len());
             tx.commit().await.unwrap();
         }
-        let told = |id: &Uuid| Receipt {
+        let receipt = |id: &Uuid| Receipt {
             message: *id,
             state: DeliveryState::Delivered,
             at: self.now,
@@ -274,7 +274,7 @@ impl Ledger {
         };
         for id in &self.messages(worker)[..2] {
             let tx = db.transaction().await.unwrap();
-            receipts::apply(&tx, self.project, &[told(id)], self.now).await.unwrap();
+            receipts::apply(&tx, self.project, &[receipt(id)], self.now).await.unwrap();
             tx.commit().await.unwrap();
         }
     }
@@ -286,13 +286,13 @@ impl Ledger {
             MessageFilter { user_ids: Some(vec![self.user]), ..MessageFilter::default() },
             MessageFilter { status: Some(DeliveryState::Opened), ..MessageFilter::default() },
         ] {
-            read::list(&db, self.project, &filter, &Start::Offset(70), 50).await.unwrap();
+            read::list(&db, self.project, &filter, &PageStart::Offset(70), 50).await.unwrap();
             read::total(&db, self.project, &filter).await.unwrap();
         }
         let filter = EventFilter { user_ids: Some(vec![self.user]), names: None };
-        events::list(&mut db, self.project, &filter, &Start::Offset(100), 50).await.unwrap();
-        export::stretch(&mut db, self.project, &filter, Uuid::max(), 50).await.unwrap();
-        dead_letters::list(&mut db, self.project, &DeadFilter::default(), &Start::Offset(0), 50).await.unwrap();
+        events::list(&mut db, self.project, &filter, &PageStart::Offset(100), 50).await.unwrap();
+        export::page(&mut db, self.project, &filter, Uuid::max(), 50).await.unwrap();
+        dead_letters::list(&mut db, self.project, &DeadFilter::default(), &PageStart::Offset(0), 50).await.unwrap();
         dead_letters::total(&db, self.project, &DeadFilter::default()).await.unwrap();
         send_chunks::release_held(&db, self.project, Channel::Email, self.now).await.unwrap();
         counts::since(&db, self.project, self.now).await.unwrap();
@@ -300,15 +300,15 @@ impl Ledger {
 
     async fn erase(&self) {
         let mut db = self.store.connection().await.unwrap();
-        let nobody = [Uuid::from_u128(8)];
+        let unknown_user = [Uuid::from_u128(8)];
         let months = erasures::months(&db).await.unwrap();
         let tx = db.transaction().await.unwrap();
-        assert!(!erasures::have_rows(&tx, self.project, &nobody, &months).await.unwrap());
+        assert!(!erasures::have_rows(&tx, self.project, &unknown_user, &months).await.unwrap());
         tx.commit().await.unwrap();
         for month in months {
-            erasures::with_rows(&db, self.project, &nobody, month).await.unwrap();
+            erasures::with_rows(&db, self.project, &unknown_user, month).await.unwrap();
             let tx = db.transaction().await.unwrap();
-            erasures::remove_slice(&tx, self.project, &nobody, (self.now, Some(self.now)), month).await.unwrap();
+            erasures::remove_slice(&tx, self.project, &unknown_user, (self.now, Some(self.now)), month).await.unwrap();
             tx.commit().await.unwrap();
         }
     }
@@ -365,9 +365,9 @@ async fn assert_each_kind_is_bounded(ledger: &Ledger, most: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn four_hundred_partitions_fit_the_default_lock_table() {
+async fn four_hundred_partitions_fit_the_default_lock_table_size() {
     let ledger = Ledger::new().await;
-    ledger.partitions_by_day().await;
+    ledger.create_daily_partitions().await;
     ledger.fill().await;
 
     // A statement without bounds on IDs locks all partitions and indexes: a third of the lock table.
@@ -377,17 +377,17 @@ async fn four_hundred_partitions_fit_the_default_lock_table() {
     assert!(client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) > 5 * DAYS);
     client.batch_execute("ROLLBACK").await.unwrap();
 
-    assert_each_kind_is_bounded(&ledger, MOST_BY_DAY).await;
+    assert_each_kind_is_bounded(&ledger, MAX_LOCKS_DAILY).await;
     let workers = (1..=CONNECTIONS).map(|n| ledger.all(u8::try_from(n).unwrap()));
     futures_util::future::join_all(workers).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_year_of_weekly_and_monthly_partitions_takes_few_locks() {
+async fn year_of_weekly_and_monthly_partitions_needs_few_locks() {
     let ledger = Ledger::new().await;
-    ledger.partitions_as_made().await;
+    ledger.create_partitions().await;
     ledger.fill().await;
-    assert_each_kind_is_bounded(&ledger, MOST_AS_MADE).await;
+    assert_each_kind_is_bounded(&ledger, MAX_LOCKS).await;
 
     // A rule without a time limit reads all of them.
     let monitor = ledger.server.client().await;
@@ -396,5 +396,5 @@ async fn a_year_of_weekly_and_monthly_partitions_takes_few_locks() {
         ledger.count_users(&db, json!({"count": {"gte": 2}})).await;
     };
     let locks = peak(&monitor, unlimited).await;
-    assert!(locks > MOST_AS_MADE && locks <= MOST_UNLIMITED, "{locks} relations");
+    assert!(locks > MAX_LOCKS && locks <= MAX_LOCKS_UNLIMITED, "{locks} relations");
 }

@@ -11,7 +11,7 @@ use store_sending::dead_letters::{self, DeadFilter};
 use store_sending::messages::read;
 use store_sending::messages::receipts::{self, Receipt};
 use store_sending::suppressions;
-use store_sending::webhook_deliveries::tell::{self, MessageNews};
+use store_sending::webhook_deliveries::enqueue::{self, MessageEvent};
 use testkit::TestDatabase;
 use tokio_postgres::Client;
 use uuid::Uuid;
@@ -48,7 +48,7 @@ async fn insert(client: &Client, ms: i64) {
 }
 
 #[tokio::test]
-async fn they_are_made_while_others_read_and_write() {
+async fn partitions_are_created_during_reads_and_writes() {
     let database = TestDatabase::create().await;
     let (client, reader) = (database.client().await, database.client().await);
     let now_ms = Clock::system().now_ms();
@@ -62,7 +62,7 @@ async fn they_are_made_while_others_read_and_write() {
     let since = Instant::now();
     let store = database.store();
     let ensured = time_partitions::ensure(&mut store.connection().await.unwrap(), now_ms).await.unwrap();
-    assert_eq!(ensured, Ensured { made: 1, put_off: false });
+    assert_eq!(ensured, Ensured { created: 1, deferred: false });
     assert!(since.elapsed() < Duration::from_millis(900), "{:?}", since.elapsed());
     insert(&client, now_ms).await;
     client.batch_execute("COMMIT").await.unwrap();
@@ -77,7 +77,7 @@ async fn they_are_made_while_others_read_and_write() {
 }
 
 #[tokio::test]
-async fn several_processes_make_each_once() {
+async fn concurrent_processes_create_each_partition_once() {
     let database = TestDatabase::create().await;
     let client = database.client().await;
     let (store, now_ms) = (database.store(), Clock::system().now_ms());
@@ -85,7 +85,7 @@ async fn several_processes_make_each_once() {
     drop_newest(&client, 2).await;
     let ensure = async || {
         let mut db = store.connection().await.unwrap();
-        time_partitions::ensure(&mut db, now_ms).await.unwrap().made
+        time_partitions::ensure(&mut db, now_ms).await.unwrap().created
     };
     let (one, two, three) = tokio::join!(ensure(), ensure(), ensure());
     assert_eq!(one + two + three, 2);
@@ -93,7 +93,7 @@ async fn several_processes_make_each_once() {
 }
 
 #[tokio::test]
-async fn a_locked_table_puts_it_off_unless_they_are_needed_soon() {
+async fn locked_table_postpones_creation_unless_partitions_are_needed_soon() {
     let database = TestDatabase::create().await;
     let (client, holder) = (database.client().await, database.client().await);
     let (store, now_ms) = (database.store(), Clock::system().now_ms());
@@ -101,17 +101,17 @@ async fn a_locked_table_puts_it_off_unless_they_are_needed_soon() {
     holder.batch_execute("BEGIN; LOCK TABLE events IN SHARE UPDATE EXCLUSIVE MODE").await.unwrap();
     let mut db = store.connection().await.unwrap();
     let ensured = time_partitions::ensure(&mut db, now_ms).await.unwrap();
-    assert_eq!(ensured, Ensured { made: 0, put_off: true });
+    assert_eq!(ensured, Ensured { created: 0, deferred: true });
 
     let soon = time_partitions::ensure(&mut db, now_ms + 13 * DAY_MS).await;
     assert!(soon.as_ref().is_err_and(database::StoreError::is_conflict), "{soon:?}");
     holder.batch_execute("ROLLBACK").await.unwrap();
     let ensured = time_partitions::ensure(&mut db, now_ms).await.unwrap();
-    assert_eq!(ensured, Ensured { made: 1, put_off: false });
+    assert_eq!(ensured, Ensured { created: 1, deferred: false });
 }
 
 #[tokio::test]
-async fn what_stands_in_the_way_is_left_and_the_others_are_made() {
+async fn conflicting_table_is_kept_and_other_partitions_are_created() {
     let database = TestDatabase::create().await;
     let client = database.client().await;
     let (store, next_week) = (database.store(), Clock::system().now_ms() + 7 * DAY_MS);
@@ -126,11 +126,11 @@ async fn what_stands_in_the_way_is_left_and_the_others_are_made() {
     );
     client.batch_execute(&sql).await.unwrap();
     let ensured = time_partitions::ensure(&mut store.connection().await.unwrap(), next_week).await.unwrap();
-    assert_eq!(ensured, Ensured { made: 1, put_off: false });
+    assert_eq!(ensured, Ensured { created: 1, deferred: false });
 }
 
 #[tokio::test]
-async fn daily_partitions_of_an_earlier_release_are_continued_by_weekly_and_monthly_ones() {
+async fn daily_partitions_are_continued_by_weekly_and_monthly_ones() {
     let database = TestDatabase::create().await;
     let client = database.client().await;
     let (store, now_ms) = (database.store(), Clock::system().now_ms());
@@ -149,7 +149,7 @@ async fn daily_partitions_of_an_earlier_release_are_continued_by_weekly_and_mont
     }
     let mut db = store.connection().await.unwrap();
     let ensured = time_partitions::ensure(&mut db, now_ms).await.unwrap();
-    assert_eq!(ensured, Ensured { made: 0, put_off: false });
+    assert_eq!(ensured, Ensured { created: 0, deferred: false });
 
     // With daily partitions, sixty days would have added 120.
     for day in 1..=60 {
@@ -167,7 +167,7 @@ async fn daily_partitions_of_an_earlier_release_are_continued_by_weekly_and_mont
 }
 
 #[tokio::test]
-async fn ids_of_made_up_months_cost_no_statements() {
+async fn ids_of_nonexistent_months_need_no_statements() {
     const MADE_UP: usize = 150;
     let database = TestDatabase::create().await;
     let store = database.store();
@@ -184,14 +184,14 @@ async fn ids_of_made_up_months_cost_no_statements() {
 
     assert_eq!(suppressions::recipients(&db, project, &ids).await.unwrap().into_keys().collect::<Vec<_>>(), [real]);
     assert_eq!(read::states(&db, project, &ids).await.unwrap().len(), 1);
-    let told = |id: &Uuid| Receipt { message: *id, state: Delivered, at: now, reason: None, url: None };
-    let told: Vec<Receipt> = ids.iter().map(told).collect();
-    let clicked = |id: &Uuid| MessageNews { message: *id, kind: "message.clicked", at: now, reason: None, url: None };
-    let clicked: Vec<MessageNews> = ids.iter().map(clicked).collect();
+    let receipts = |id: &Uuid| Receipt { message: *id, state: Delivered, at: now, reason: None, url: None };
+    let receipts: Vec<Receipt> = ids.iter().map(receipts).collect();
+    let clicked = |id: &Uuid| MessageEvent { message: *id, kind: "message.clicked", at: now, reason: None, url: None };
+    let clicked: Vec<MessageEvent> = ids.iter().map(clicked).collect();
     let tx = db.transaction().await.unwrap();
-    let applied = receipts::apply(&tx, project, &told, now).await.unwrap();
+    let applied = receipts::apply(&tx, project, &receipts, now).await.unwrap();
     assert_eq!((applied.reached, applied.unknown), (vec![(real, Delivered)], MADE_UP));
-    tell::of_messages(&tx, project, &clicked, now).await.unwrap();
+    enqueue::for_messages(&tx, project, &clicked, now).await.unwrap();
     tx.execute("UPDATE message SET status = 'failed', dead = true WHERE id = $1", &[&real]).await.unwrap();
     let wanted = DeadFilter { ids: Some(ids), ..DeadFilter::default() };
     assert_eq!(dead_letters::replay(&tx, project, &wanted, 1_000, now).await.unwrap().messages, 1);

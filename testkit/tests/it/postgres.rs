@@ -13,7 +13,7 @@ async fn number(url: &str) -> Result<i32, tokio_postgres::Error> {
 }
 
 #[tokio::test]
-async fn a_private_server_keeps_its_address_and_data_over_stop_and_crash() {
+async fn private_postgres_keeps_address_and_data_after_stop_and_crash() {
     let mut server = PrivatePostgres::start().await;
     let url = server.url();
     connect(&url).await.unwrap().batch_execute("CREATE TABLE t AS SELECT 7 AS n").await.unwrap();
@@ -30,7 +30,7 @@ async fn a_private_server_keeps_its_address_and_data_over_stop_and_crash() {
 }
 
 #[tokio::test]
-async fn a_private_server_and_its_data_go_with_the_test() {
+async fn private_postgres_is_removed_with_the_test() {
     let server = PrivatePostgres::start().await;
     let url = server.url();
     drop(server);
@@ -38,7 +38,7 @@ async fn a_private_server_and_its_data_go_with_the_test() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_refused() {
+async fn wrong_password_is_rejected() {
     let database = TestDatabase::create_empty().await;
     let (head, tail) = database.url().split_once('@').unwrap();
     let error = connect(&format!("{head}wrong@{tail}")).await.err().unwrap();
@@ -46,24 +46,24 @@ async fn a_wrong_password_is_refused() {
 }
 
 #[tokio::test]
-async fn letters_of_all_scripts_have_their_cases() {
+async fn case_mapping_works_for_all_scripts() {
     let client = TestDatabase::create_empty().await;
     let row = client.client().await.query_one("SELECT upper('straße ж é')", &[]).await.unwrap();
     assert!(row.get::<_, String>(0).ends_with(" Ж É"));
 }
 
 #[tokio::test]
-async fn what_becomes_true_is_waited_for() {
-    let mut asked = 0;
+async fn eventually_returns_when_the_probe_succeeds() {
+    let mut attempts = 0;
     let answer = eventually(Duration::from_secs(5), async || {
-        asked += 1;
-        if asked < 3 { Err(asked) } else { Ok(asked) }
+        attempts += 1;
+        if attempts < 3 { Err(attempts) } else { Ok(attempts) }
     });
     assert_eq!(answer.await, 3);
 }
 
 #[tokio::test]
 #[should_panic(expected = "still 7")]
-async fn what_stays_false_ends_with_its_last_state() {
+async fn eventually_panics_with_the_last_state() {
     eventually(Duration::from_millis(50), async || Err::<(), _>("still 7")).await;
 }

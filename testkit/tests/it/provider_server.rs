@@ -22,7 +22,7 @@ struct Leaving {
 }
 
 impl Vendor for Leaving {
-    fn answer(&self, _: &Received) -> Reply {
+    fn respond(&self, _: &Received) -> Reply {
         Reply::empty(200)
     }
 
@@ -42,7 +42,7 @@ impl Vendor for Leaving {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_leaves_leaves_nobody_in_doubt() {
+async fn goaway_leaves_no_call_ambiguous() {
     let server = ProviderServer::start(Leaving::default()).await;
     let client = HttpClient::from_env(&Env::from_pairs([("OUTBOUND_ALLOW", "127.0.0.0/8")])).expect("settings");
     let call = |number: usize| {

@@ -12,7 +12,7 @@ async fn connect(url: &str) -> redis::RedisResult<redis::aio::MultiplexedConnect
 }
 
 #[tokio::test]
-async fn a_test_has_an_empty_database_of_its_own() {
+async fn test_redis_is_empty_and_separate() {
     let (one, two) = (TestRedis::create().await, TestRedis::create().await);
     let (mut first, mut second) = (connect(one.url()).await.unwrap(), connect(two.url()).await.unwrap());
     let () = first.set("k", "1").await.unwrap();
@@ -21,7 +21,7 @@ async fn a_test_has_an_empty_database_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_private_server_keeps_its_address() {
+async fn private_redis_keeps_its_address() {
     let mut server = PrivateRedis::start().await;
     let url = server.url();
     server.kill().await;
@@ -33,10 +33,10 @@ async fn a_private_server_keeps_its_address() {
 }
 
 #[tokio::test]
-async fn limits_are_shared_over_tls_with_a_server_that_is_known() {
+async fn limits_are_shared_over_tls_with_a_trusted_server() {
     let redis = PrivateRedis::start().await;
     let (right, other) = (Certificate::for_name("127.0.0.1"), Certificate::for_name("127.0.0.1"));
-    let url = redis.speak_tls(&right).await;
+    let url = redis.enable_tls(&right).await;
     let server = |ca_file: &str| {
         Server::from_env(&Env::from_pairs([("REDIS_URL", url.as_str()), ("REDIS_CA_FILE", ca_file)])).unwrap().unwrap()
     };
@@ -50,7 +50,7 @@ async fn limits_are_shared_over_tls_with_a_server_that_is_known() {
 }
 
 #[test]
-fn an_authority_for_a_server_without_tls_is_refused_by_name() {
+fn ca_file_for_a_server_without_tls_is_rejected() {
     let certificate = Certificate::for_name("127.0.0.1");
     for (url, ca_file) in [("redis://h:1", certificate.ca_file()), ("rediss://h:1", "/nowhere/ca.pem".to_owned())] {
         let env = Env::from_pairs([("REDIS_URL", url.to_owned()), ("REDIS_CA_FILE", ca_file)]);

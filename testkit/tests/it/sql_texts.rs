@@ -6,14 +6,14 @@ use testkit::sources::{self, Source};
 const CRATES: [&str; 4] = ["database", "store-projects", "store-profiles", "store-sending"];
 
 /// Condition of a statement that gets the rows of one project at a time.
-const OF_ONE: &str = "project_id = ($1::uuid[])[1]";
+const ONE_PROJECT_CONDITION: &str = "project_id = ($1::uuid[])[1]";
 
 /// Placeholder of a month's bounds in the sources' statements.
-const WITHIN: &str = "{within}";
+const MONTH_PLACEHOLDER: &str = "{within}";
 
 /// A string literal, on one line.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct SqlText {
     /// Path of the source in its crate.
     pub file: String,
     pub text: String,
@@ -23,25 +23,26 @@ pub struct Written {
     pub is_composed: bool,
 }
 
-impl Written {
+impl SqlText {
     /// Returns the text for a database distributed by project: with the project of a part's rows.
-    pub fn spread(&self) -> String {
-        let named = |text: String, column: &String| text.replace(&format!("project_id = {column}"), OF_ONE);
+    pub fn distributed_text(&self) -> String {
+        let named =
+            |text: String, column: &String| text.replace(&format!("project_id = {column}"), ONE_PROJECT_CONDITION);
         self.columns.iter().fold(self.text.clone(), named)
     }
 }
 
 /// Returns every source of these crates, by its path in its crate.
 pub fn all_sources() -> Vec<Source> {
-    CRATES.iter().flat_map(|name| sources::below(&format!("shared/{name}/src"))).collect()
+    CRATES.iter().flat_map(|name| sources::in_directory(&format!("shared/{name}/src"))).collect()
 }
 
 /// Returns every string literal of the sources, except in unit tests.
-pub fn all_texts() -> Vec<Written> {
+pub fn all_texts() -> Vec<SqlText> {
     all_sources().iter().flat_map(|source| texts(&source.path, source.code())).collect()
 }
 
-fn texts(file: &str, code: &str) -> Vec<Written> {
+fn texts(file: &str, code: &str) -> Vec<SqlText> {
     let pieces = pieces(code);
     let mut texts = Vec::new();
     for (at, piece) in pieces.iter().enumerate() {
@@ -50,20 +51,20 @@ fn texts(file: &str, code: &str) -> Vec<Written> {
         let columns = listed.map(|next| next.text.clone()).collect();
         let is_format = ["format!(", "format_args!("].iter().any(|call| piece.before.ends_with(call));
         let is_part = ["concat!(", "push_str("].iter().any(|call| piece.before.ends_with(call));
-        let (text, has_holes) = if is_format { filled(&piece.text) } else { (piece.text.clone(), false) };
-        texts.push(Written { file: file.to_owned(), text, columns, is_composed: has_holes || is_part });
+        let (text, has_holes) = if is_format { fill_in(&piece.text) } else { (piece.text.clone(), false) };
+        texts.push(SqlText { file: file.to_owned(), text, columns, is_composed: has_holes || is_part });
     }
     texts
 }
 
 /// Fills in a month's bounds, and returns whether the format has other placeholders.
-fn filled(format: &str) -> (String, bool) {
+fn fill_in(format: &str) -> (String, bool) {
     const BRACES: [(&str, &str, &str); 2] = [("{{", "\u{1}", "{"), ("}}", "\u{2}", "}")];
     let is_called_m = ["message m ", "message AS m "].iter().any(|name| format.contains(name));
     let id = if is_called_m { "m.id" } else { "id" };
     let month = format!("{id} >= '{}'::uuid AND {id} < '{}'::uuid", uuid::Uuid::nil(), uuid::Uuid::max());
     let marked = BRACES.iter().fold(format.to_owned(), |text, (twice, mark, _)| text.replace(twice, mark));
-    let text = marked.replace(WITHIN, &month);
+    let text = marked.replace(MONTH_PLACEHOLDER, &month);
     let has_holes = text.contains('{');
     (BRACES.iter().fold(text, |text, (_, mark, brace)| text.replace(mark, brace)), has_holes)
 }
@@ -122,22 +123,22 @@ fn end_of_text(rest: &str) -> usize {
 
 fn unescaped(text: &str) -> String {
     let (mut plain, mut rest) = (String::new(), text);
-    while let Some((before, behind)) = rest.split_once('\\') {
+    while let Some((before, after)) = rest.split_once('\\') {
         plain.push_str(before);
-        rest = match behind.chars().next() {
-            Some('\n') => behind.trim_start(),
+        rest = match after.chars().next() {
+            Some('\n') => after.trim_start(),
             Some(c) => {
                 plain.push(c);
-                &behind[c.len_utf8()..]
+                &after[c.len_utf8()..]
             }
-            None => behind,
+            None => after,
         };
     }
     plain + rest
 }
 
 #[test]
-fn texts_are_cut_out_whole() {
+fn string_literals_are_extracted_completely() {
     let source = r#"
         // "no text"
         const A: char = '"';
@@ -157,5 +158,5 @@ fn texts_are_cut_out_whole() {
     assert_eq!(found.iter().map(|text| text.text.as_str()).collect::<Vec<_>>(), [whole, &format, of_each, "v.p"]);
     assert_eq!(found.iter().map(|text| text.is_composed).collect::<Vec<_>>(), [false, true, false, false]);
     assert_eq!(found[2].columns, ["v.p"]);
-    assert_eq!(found[2].spread(), "SELECT 1 FROM a JOIN b ON b.project_id = ($1::uuid[])[1]");
+    assert_eq!(found[2].distributed_text(), "SELECT 1 FROM a JOIN b ON b.project_id = ($1::uuid[])[1]");
 }

@@ -11,7 +11,7 @@ use crate::sql_texts::{all_sources, all_texts};
 
 /// Files with statements over all projects, and their purpose. These statements read without locks, or change rows by conditions that
 /// every shard can evaluate by itself.
-const ACROSS: [(&str, &str); 30] = [
+const ACROSS_PROJECTS: [(&str, &str); 30] = [
     ("api_keys.rs", "changed rows, for caches"),
     ("automations/read.rs", "changed and active rows, for caches"),
     ("campaigns/sending.rs", "due campaigns"),
@@ -60,7 +60,7 @@ fn tables() -> BTreeSet<&'static str> {
 
 /// Returns every text, on one line, with its file, in the form for a database distributed by project.
 fn texts() -> Vec<(String, String)> {
-    all_texts().into_iter().map(|text| (text.file.clone(), text.spread())).collect()
+    all_texts().into_iter().map(|text| (text.file.clone(), text.distributed_text())).collect()
 }
 
 /// Returns the tables that follow one of these words.
@@ -82,7 +82,7 @@ fn is_conditional(text: &str) -> bool {
 }
 
 #[test]
-fn statements_name_the_project_or_are_known_not_to() {
+fn statements_name_the_project_or_are_listed() {
     let statements = statements();
     assert!(statements.len() > 250, "{} statements", statements.len());
     let across = statements.iter().filter(|(_, text)| !text.contains("project_id = ") && !is_conditional(text));
@@ -90,22 +90,22 @@ fn statements_name_the_project_or_are_known_not_to() {
     for (file, text) in across {
         found.entry(file).or_default().push(text);
     }
-    let known: BTreeSet<&str> = ACROSS.iter().map(|(file, _)| *file).collect();
+    let known: BTreeSet<&str> = ACROSS_PROJECTS.iter().map(|(file, _)| *file).collect();
     assert_eq!(found.keys().copied().collect::<BTreeSet<_>>(), known, "{found:#?}");
 }
 
 /// Whether a statement concerns one project in a distributed database.
-fn is_of_one(text: &str) -> bool {
+fn is_of_one_project(text: &str) -> bool {
     ["project_id = $", "project_id = ($1::uuid[])[1]"].iter().any(|of| text.contains(of)) || is_conditional(text)
 }
 
 #[test]
-fn locks_are_of_one_project() {
+fn locking_statements_name_one_project() {
     let (mut locking, mut across) = (0, Vec::new());
     for (file, text) in statements() {
         if ["FOR UPDATE", "FOR SHARE", "FOR KEY SHARE"].iter().any(|lock| text.contains(lock)) {
             locking += 1;
-            across.extend((!is_of_one(&text)).then_some((file, text)));
+            across.extend((!is_of_one_project(&text)).then_some((file, text)));
         }
     }
     assert!(locking > 25, "{locking} locking statements");
@@ -114,60 +114,60 @@ fn locks_are_of_one_project() {
 
 /// The rows of an array may be of any project, and a join on them queries every shard.
 #[test]
-fn arrays_of_several_projects_are_taken_apart() {
+fn statements_do_not_join_arrays_of_several_projects() {
     let joined = |text: &str| {
         ["project_id = v.", "project_id = p.id", "project_id = gone.", "project_id = stale."]
             .map(|by| text.contains(by))
     };
     let across: Vec<_> = statements().into_iter().filter(|(_, text)| joined(text).contains(&true)).collect();
     assert_eq!(across, []);
-    let apart = all_texts().iter().filter(|text| !text.columns.is_empty()).count();
-    assert!(apart > 18, "{apart} statements that are split by project");
+    let split = all_texts().iter().filter(|text| !text.columns.is_empty()).count();
+    assert!(split > 18, "{split} statements that are split by project");
 }
 
 /// A row's `ctid` is valid within one shard, and a recursion runs within one. Statements that use these over all projects have another
 /// form for a distributed database.
 #[test]
-fn places_and_recursions_are_of_one_project_or_have_another_way() {
+fn ctids_and_recursions_name_one_project_or_have_another_form() {
     let sources = all_sources();
-    let over_all = |what: &str, file: &str| {
+    let check_over_all_projects = |what: &str, file: &str| {
         let texts = texts().into_iter().filter(|(_, text)| text.contains(what) && !text.contains("project_id = $1"));
         for (found, text) in texts {
             let source = sources.iter().find(|source| source.path == found).unwrap();
-            assert!(found == file && source.text.contains("by_project::is_spread()"), "{found}: {text}");
+            assert!(found == file && source.text.contains("by_project::is_distributed()"), "{found}: {text}");
         }
     };
-    over_all("ctid", "client_ids.rs");
-    over_all("WITH RECURSIVE frozen", "runs/resume.rs");
-    over_all("WITH RECURSIVE pending", "webhook_endpoints.rs");
+    check_over_all_projects("ctid", "client_ids.rs");
+    check_over_all_projects("WITH RECURSIVE frozen", "runs/resume.rs");
+    check_over_all_projects("WITH RECURSIVE pending", "webhook_endpoints.rs");
 }
 
 /// In `INSERT … SELECT … ON CONFLICT`, Citus allows neither parameters nor functions that are not immutable. Statements that need them
 /// have another form for a distributed database.
 #[test]
-fn what_meets_a_row_that_is_there_asks_for_no_parameter() {
-    let (mut inserts, mut other_ways) = (0, BTreeSet::new());
+fn conflict_actions_need_no_parameters_or_have_another_form() {
+    let (mut inserts, mut other_forms) = (0, BTreeSet::new());
     for (file, text) in texts() {
-        let Some((before, behind)) = text.split_once("ON CONFLICT") else { continue };
+        let Some((before, rest)) = text.split_once("ON CONFLICT") else { continue };
         if !before.contains("unnest(") {
             continue;
         }
         inserts += 1;
-        let own = behind.split(" AS (").next().unwrap_or_default();
-        other_ways.extend((own.contains('$') || own.contains("interval '")).then_some(file));
+        let own = rest.split(" AS (").next().unwrap_or_default();
+        other_forms.extend((own.contains('$') || own.contains("interval '")).then_some(file));
     }
     assert!(inserts > 10, "{inserts} inserts from arrays");
     let sources: BTreeMap<String, String> =
         all_sources().into_iter().map(|source| (source.path, source.text)).collect();
-    assert!(other_ways.iter().all(|file| sources[file].contains("by_project::is_spread()")), "{other_ways:?}");
+    assert!(other_forms.iter().all(|file| sources[file].contains("by_project::is_distributed()")), "{other_forms:?}");
     assert_eq!(
-        other_ways.into_iter().collect::<Vec<_>>(),
+        other_forms.into_iter().collect::<Vec<_>>(),
         ["date_due.rs", "messages/receipts.rs", "messages/settle.rs"]
     );
 }
 
 #[test]
-fn what_is_inserted_begins_with_its_project() {
+fn inserts_start_with_the_project() {
     let tables = tables();
     let mut inserts = 0;
     for (file, text) in texts() {

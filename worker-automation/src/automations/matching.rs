@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use automation::TriggerType;
-use automation::journey::{ANYTHING, Program};
+use automation::journey::{ANY_CHANGE, Program};
 use foldhash::{HashMap, HashSet};
 use kernel::ids::ProjectId;
 use store_sending::automations::{ActiveAutomation, FollowedAutomation};
@@ -21,12 +21,12 @@ pub struct Startable {
 }
 
 #[derive(Clone, Debug, Default)]
-struct OfProject {
+struct ProjectIndex {
     automations: HashMap<Uuid, Startable>,
     by_trigger: HashMap<TriggerType, HashMap<String, Vec<Uuid>>>,
     /// Events that runs of each automation may listen for, including runs of inactive automations and earlier versions.
-    hears: HashMap<Uuid, BTreeSet<String>>,
-    heard: HashSet<String>,
+    events_by_automation: HashMap<Uuid, BTreeSet<String>>,
+    listened_events: HashSet<String>,
     /// Automations that dates start.
     dated: Vec<Uuid>,
 }
@@ -38,20 +38,20 @@ struct OfProject {
 pub struct Index {
     /// Number of the newest change in the index.
     pub seq: i64,
-    projects: HashMap<ProjectId, Arc<OfProject>>,
+    projects: HashMap<ProjectId, Arc<ProjectIndex>>,
 }
 
 impl Index {
     /// Returns a copy of the index with `changes` applied, as of `seq`.
     #[must_use]
-    pub fn changed(&self, seq: i64, changes: Vec<FollowedAutomation>) -> Self {
+    pub fn with_changes(&self, seq: i64, changes: Vec<FollowedAutomation>) -> Self {
         let mut index = self.clone();
         index.seq = seq;
-        let mut changed: HashMap<ProjectId, OfProject> = HashMap::default();
+        let mut changed: HashMap<ProjectId, ProjectIndex> = HashMap::default();
         for change in changes {
             let project = change.project;
-            let known = || index.projects.get(&project).map(|e| OfProject::clone(e)).unwrap_or_default();
-            changed.entry(project).or_insert_with(known).take(change);
+            let current = || index.projects.get(&project).map(|e| ProjectIndex::clone(e)).unwrap_or_default();
+            changed.entry(project).or_insert_with(current).apply(change);
         }
         for (project, entry) in changed {
             let entry = entry.indexed();
@@ -79,7 +79,7 @@ impl Index {
 
     /// Returns whether an event or a webhook of this name may start a run, or whether a run may listen for it.
     pub fn concerns(&self, project: ProjectId, by: Option<TriggerType>, name: &str) -> bool {
-        self.listeners(project, name).are_possible() || self.started_by(project, by, name).next().is_some()
+        self.listeners(project, name).exist() || self.started_by(project, by, name).next().is_some()
     }
 
     /// Returns an automation if it is active.
@@ -94,8 +94,8 @@ impl Index {
     }
 
     /// Returns whether a profile change may affect a run or the next date of an automation.
-    pub fn minds_profiles(&self, project: ProjectId) -> bool {
-        self.listeners(project, ANYTHING).of_anything || self.dated(project).next().is_some()
+    pub fn depends_on_profiles(&self, project: ProjectId) -> bool {
+        self.listeners(project, ANY_CHANGE).any_event || self.dated(project).next().is_some()
     }
 
     pub fn is_active(&self, project: ProjectId, automation: Uuid) -> bool {
@@ -104,10 +104,10 @@ impl Index {
 
     /// Returns whether runs may listen for an event or a webhook of this name.
     pub fn listeners(&self, project: ProjectId, name: &str) -> Listeners {
-        let heard = self.projects.get(&project).map(|p| &p.heard).filter(|heard| !heard.is_empty());
-        heard.map_or(Listeners::default(), |heard| Listeners {
-            by_name: heard.contains(name),
-            of_anything: heard.contains(ANYTHING),
+        let events = self.projects.get(&project).map(|p| &p.listened_events).filter(|events| !events.is_empty());
+        events.map_or(Listeners::default(), |events| Listeners {
+            by_name: events.contains(name),
+            any_event: events.contains(ANY_CHANGE),
         })
     }
 }
@@ -118,31 +118,31 @@ pub struct Listeners {
     /// By the event's name.
     pub by_name: bool,
     /// To any event.
-    pub of_anything: bool,
+    pub any_event: bool,
 }
 
 impl Listeners {
-    pub fn are_possible(self) -> bool {
-        self.by_name || self.of_anything
+    pub fn exist(self) -> bool {
+        self.by_name || self.any_event
     }
 }
 
 /// Builds an index of all automations, one page at a time: their definitions take far more memory than the index.
 #[derive(Debug, Default)]
-pub struct Reading(HashMap<ProjectId, OfProject>);
+pub struct IndexBuilder(HashMap<ProjectId, ProjectIndex>);
 
-impl Reading {
+impl IndexBuilder {
     /// Adds a page. Returns the cursor for the next page, or `None` at the end.
-    pub fn take(&mut self, part: Vec<FollowedAutomation>) -> Option<(ProjectId, Uuid)> {
-        let last = part.last().map(|last| (last.project, last.id));
-        for automation in part {
-            self.0.entry(automation.project).or_default().take(automation);
+    pub fn add_page(&mut self, page: Vec<FollowedAutomation>) -> Option<(ProjectId, Uuid)> {
+        let last = page.last().map(|last| (last.project, last.id));
+        for automation in page {
+            self.0.entry(automation.project).or_default().apply(automation);
         }
         last
     }
 
     /// Returns the index as of `seq`, which must have been read before the first page.
-    pub fn finish(self, seq: i64) -> Index {
+    pub fn build(self, seq: i64) -> Index {
         let projects = self.0.into_iter().map(|(project, entry)| (project, Arc::new(entry.indexed()))).collect();
         Index { seq, projects }
     }
@@ -160,23 +160,23 @@ fn startable(automation: &ActiveAutomation) -> Option<Startable> {
     }
 }
 
-impl OfProject {
-    fn take(&mut self, automation: FollowedAutomation) {
+impl ProjectIndex {
+    fn apply(&mut self, automation: FollowedAutomation) {
         let id = automation.id;
         self.automations.remove(&id);
-        let mut hears: BTreeSet<String> = automation.hears.into_iter().collect();
+        let mut events: BTreeSet<String> = automation.listens_for.into_iter().collect();
         if let Some(startable) = automation.active.as_ref().and_then(startable) {
-            hears.extend(startable.program.may_hear());
+            events.extend(startable.program.possible_events());
             self.automations.insert(id, startable);
         }
-        self.hears.remove(&id);
-        if !hears.is_empty() {
-            self.hears.insert(id, hears);
+        self.events_by_automation.remove(&id);
+        if !events.is_empty() {
+            self.events_by_automation.insert(id, events);
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.automations.is_empty() && self.hears.is_empty()
+        self.automations.is_empty() && self.events_by_automation.is_empty()
     }
 
     fn indexed(mut self) -> Self {
@@ -190,7 +190,7 @@ impl OfProject {
         self.by_trigger.values_mut().flat_map(HashMap::values_mut).for_each(|ids| ids.sort_unstable());
         let is_dated = |(_, automation): &(&Uuid, &Startable)| automation.program.trigger_date.is_some();
         self.dated = self.automations.iter().filter(is_dated).map(|(id, _)| *id).collect();
-        self.heard = self.hears.values().flatten().cloned().collect();
+        self.listened_events = self.events_by_automation.values().flatten().cloned().collect();
         self
     }
 }
@@ -208,17 +208,17 @@ mod tests {
 
     impl Index {
         fn new(seq: i64, followed: Vec<FollowedAutomation>) -> Self {
-            Self::default().changed(seq, followed)
+            Self::default().with_changes(seq, followed)
         }
     }
 
     #[test]
-    fn an_index_is_read_in_parts() {
-        let mut reading = Reading::default();
-        assert_eq!(reading.take(vec![automation(1, "a"), automation(2, "a")]), Some((PROJECT, Uuid::from_u128(2))));
-        assert_eq!(reading.take(vec![automation(3, "b")]), Some((PROJECT, Uuid::from_u128(3))));
-        assert_eq!(reading.take(Vec::new()), None);
-        let index = reading.finish(7);
+    fn index_is_built_page_by_page() {
+        let mut builder = IndexBuilder::default();
+        assert_eq!(builder.add_page(vec![automation(1, "a"), automation(2, "a")]), Some((PROJECT, Uuid::from_u128(2))));
+        assert_eq!(builder.add_page(vec![automation(3, "b")]), Some((PROJECT, Uuid::from_u128(3))));
+        assert_eq!(builder.add_page(Vec::new()), None);
+        let index = builder.build(7);
         assert_eq!((index.seq, started(&index, PROJECT, "a"), started(&index, PROJECT, "b")), (7, vec![1, 2], vec![3]));
     }
 
@@ -230,11 +230,11 @@ mod tests {
     fn of(id: u128, definition: Definition) -> FollowedAutomation {
         let id = Uuid::from_u128(id);
         let active = ActiveAutomation { project: PROJECT, id, version: 1, definition };
-        FollowedAutomation { project: PROJECT, id, active: Some(active), hears: vec![] }
+        FollowedAutomation { project: PROJECT, id, active: Some(active), listens_for: vec![] }
     }
 
     fn gone(id: u128) -> FollowedAutomation {
-        FollowedAutomation { project: PROJECT, id: Uuid::from_u128(id), active: None, hears: vec![] }
+        FollowedAutomation { project: PROJECT, id: Uuid::from_u128(id), active: None, listens_for: vec![] }
     }
 
     fn started(index: &Index, project: ProjectId, event: &str) -> Vec<u128> {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_starts_the_automations_of_its_project_and_name() {
+    fn event_starts_automations_with_its_project_and_name() {
         let index = Index::new(3, vec![automation(2, "a"), automation(1, "a"), automation(3, "b")]);
         assert_eq!(started(&index, PROJECT, "a"), [1, 2]);
         assert_eq!(started(&index, PROJECT, "A"), [0u128; 0]);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_starts_only_what_waits_for_webhooks() {
+    fn webhook_starts_only_webhook_triggered_automations() {
         let mut by_webhook = automation(2, "a");
         by_webhook.active.as_mut().unwrap().definition.trigger_type = TriggerType::Webhook;
         let index = Index::new(3, vec![automation(1, "a"), by_webhook]);
@@ -263,22 +263,22 @@ mod tests {
     }
 
     #[test]
-    fn those_that_dates_start_are_known_by_themselves() {
+    fn date_triggered_automations_are_indexed() {
         let date = json!({ "property": "birthday", "repeat": "yearly" });
         let by_date = json!({ "triggerType": "DATE_PROPERTY", "triggerDate": date, "steps": [] });
         let by_event = json!({ "triggerType": "EVENT", "triggerEvent": "a", "triggerDate": date, "steps": [] });
         let [by_date, by_event] = [by_date, by_event].map(|whole| Definition::decode(whole).unwrap());
         let index = Index::new(1, vec![of(1, by_date), of(2, by_event)]);
         let dated = |index: &Index| index.dated(PROJECT).map(|a| a.id.as_u128()).collect::<Vec<_>>();
-        assert_eq!((dated(&index), index.minds_profiles(PROJECT)), (vec![1], true));
-        let without = index.changed(2, vec![gone(1)]);
-        assert_eq!((dated(&without), without.minds_profiles(PROJECT)), (vec![], false));
+        assert_eq!((dated(&index), index.depends_on_profiles(PROJECT)), (vec![1], true));
+        let without = index.with_changes(2, vec![gone(1)]);
+        assert_eq!((dated(&without), without.depends_on_profiles(PROJECT)), (vec![], false));
     }
 
     #[test]
-    fn changes_take_and_leave() {
+    fn changes_replace_and_remove_automations() {
         let index = Index::new(3, vec![automation(1, "a"), automation(2, "a")]);
-        let changed = index.changed(5, vec![gone(1), automation(2, "b")]);
+        let changed = index.with_changes(5, vec![gone(1), automation(2, "b")]);
         assert_eq!((changed.seq, started(&changed, PROJECT, "a").len()), (5, 0));
         assert_eq!(started(&changed, PROJECT, "b"), [2]);
         assert!(!changed.is_active(PROJECT, Uuid::from_u128(1)) && changed.is_active(PROJECT, Uuid::from_u128(2)));
@@ -286,21 +286,21 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_may_listen_for_is_known_also_while_they_stand_still() {
+    fn inactive_automations_keep_their_listeners() {
         let wait = json!({ "type": "WAIT_FOR_EVENT", "event": "bought", "timeout": 5, "then": [], "else": [] });
         let steps = serde_json::from_value(json!([wait])).unwrap();
         let index =
             Index::new(1, vec![of(1, Definition::new(TriggerType::Event, Some("a".into()), Reentry::Always, steps))]);
-        let listeners = |by_name, of_anything| Listeners { by_name, of_anything };
+        let listeners = |by_name, any_event| Listeners { by_name, any_event };
         assert_eq!(index.listeners(PROJECT, "bought"), listeners(true, false));
         assert_eq!(index.listeners(PROJECT, "a"), listeners(false, false));
         // Inactive, with the events of earlier versions from the database.
-        let stands_still = FollowedAutomation { hears: vec!["bought".into(), ANYTHING.into()], ..gone(1) };
-        let changed = index.changed(2, vec![stands_still]);
+        let inactive = FollowedAutomation { listens_for: vec!["bought".into(), ANY_CHANGE.into()], ..gone(1) };
+        let changed = index.with_changes(2, vec![inactive]);
         assert_eq!(changed.listeners(PROJECT, "bought"), listeners(true, true));
         assert_eq!(changed.listeners(PROJECT, "x"), listeners(false, true));
         assert!(index.concerns(PROJECT, None, "bought") && changed.concerns(PROJECT, None, "x"));
-        let removed = changed.changed(3, vec![gone(1)]);
+        let removed = changed.with_changes(3, vec![gone(1)]);
         assert_eq!(removed.listeners(PROJECT, "bought"), listeners(false, false));
         assert!(removed.projects.is_empty());
     }

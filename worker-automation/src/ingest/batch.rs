@@ -29,8 +29,8 @@ impl Batch {
         for step in &self.steps {
             let middle = reached(step.partition);
             before.steps.extend(middle.map(|to| Advance { to, to_ns: 0, ..*step }));
-            let rest = Advance { from: middle.unwrap_or(step.from), ..*step };
-            after.steps.extend((rest.from < rest.to).then_some(rest));
+            let remaining = Advance { from: middle.unwrap_or(step.from), ..*step };
+            after.steps.extend((remaining.from < remaining.to).then_some(remaining));
         }
         for item in &self.items {
             let half = if first.contains(&(item.partition, item.seq)) { &mut before } else { &mut after };
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_do_the_same_one_after_the_other() {
+    fn halves_are_equivalent_to_the_batch() {
         let items = [(1, 4), (1, 4), (2, 5), (1, 6), (2, 7)].map(|(p, s)| item(p, s)).to_vec();
         let batch = Batch { items, steps: vec![step(1, 3, 6), step(2, 0, 9), step(3, 1, 2)] };
         let (first, second) = batch.halves().unwrap();

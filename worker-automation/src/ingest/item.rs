@@ -17,27 +17,27 @@ use wire::event::{self, Body, IngestItem, WireError};
 
 /// A user as named by an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedUser {
     pub id: Uuid,
     pub name: String,
 }
 
 /// The user of an item: by known ID, anonymous ID, or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Who {
-    pub known: Option<Named>,
-    pub anonymous: Option<Named>,
+pub struct ItemUser {
+    pub known: Option<NamedUser>,
+    pub anonymous: Option<NamedUser>,
 }
 
-impl Who {
+impl ItemUser {
     fn new(project: ProjectId, user_id: Option<String>, anonymous_id: Option<String>) -> Self {
-        let known = user_id.map(|name| Named { id: UserKey::External(&name).internal_id(project), name });
-        let anonymous = anonymous_id.map(|name| Named { id: UserKey::Anonymous(&name).internal_id(project), name });
+        let known = user_id.map(|name| NamedUser { id: UserKey::External(&name).internal_id(project), name });
+        let anonymous = anonymous_id.map(|name| NamedUser { id: UserKey::Anonymous(&name).internal_id(project), name });
         Self { known, anonymous }
     }
 
     /// Returns the user that the item is attributed to, before merges are followed.
-    pub fn named(&self) -> Option<&Named> {
+    pub fn named(&self) -> Option<&NamedUser> {
         self.known.as_ref().or(self.anonymous.as_ref())
     }
 }
@@ -81,10 +81,10 @@ pub enum Action {
         run: Uuid,
         wait_seq: i32,
     },
-    Answer {
+    CallOutcome {
         run: Uuid,
         wait_seq: i32,
-        answer: journey::Answer,
+        answer: journey::CallOutcome,
     },
     /// Starts a run, for another automation or for a date.
     Start {
@@ -95,9 +95,9 @@ pub enum Action {
     },
     /// Erases a user, by internal ID.
     Erase {
-        person: Uuid,
+        user: Uuid,
     },
-    /// [`Subscribe::person`] holds the user; the item itself need not name one.
+    /// [`Subscribe::user`] holds the user; the item itself need not name one.
     Subscribe(Subscribe),
     RegisterToken {
         platform: Platform,
@@ -118,7 +118,7 @@ pub enum Action {
 /// A change of a user's subscription preferences.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subscribe {
-    pub person: Uuid,
+    pub user: Uuid,
     /// Groups, and whether the user is subscribed to each.
     pub choices: Vec<(Uuid, bool)>,
     pub source: Source,
@@ -134,7 +134,7 @@ impl Subscribe {
         let unknown = || WireError::Undecodable(format!("source {:?}", wire.source));
         let message = Some(&wire.message_id).filter(|id| !id.is_empty());
         Ok(Self {
-            person: event::uuid("user_id", &wire.user_id)?,
+            user: event::uuid("user_id", &wire.user_id)?,
             choices: choices.collect::<Result<_, WireError>>()?,
             source: Source::parse(&wire.source).ok_or_else(unknown)?,
             message: message.map(|id| event::uuid("message_id", id)).transpose()?,
@@ -167,7 +167,7 @@ impl Action {
     pub fn event(&self) -> Option<Event<'_>> {
         match self {
             Self::Track { name, properties } => Some(Event { name, properties: properties.as_str() }),
-            Self::Webhook { kind, properties } if DeliveryState::told_by(kind).is_none() => {
+            Self::Webhook { kind, properties } if DeliveryState::from_webhook_kind(kind).is_none() => {
                 Some(Event { name: kind, properties: properties.as_str() })
             }
             _ => None,
@@ -182,7 +182,7 @@ pub struct Item {
     pub id: Uuid,
     /// Identifies repeats if the row's ID cannot.
     pub dedupe: Option<Uuid>,
-    pub who: Who,
+    pub user: ItemUser,
     pub received: Timestamp,
     pub timestamp: Timestamp,
     /// Number of automations in the chain that caused it.
@@ -208,51 +208,53 @@ impl Item {
         let (id, dedupe) = (wire.row_id()?, wire.dedupe()?);
         let (received, timestamp) = (from_ms(wire.received_ms), from_ms(wire.timestamp_ms));
         let unproven = wire.unproven;
-        let who = Who::new(project, wire.user_id.take(), wire.anonymous_id.take());
-        let (action, who) = match wire.body.ok_or(WireError::Missing("body"))? {
-            Body::Track(track) => (Action::Track { name: track.name, properties: Text::new(track.properties)? }, who),
-            Body::Identify(identify) => (Action::Identify { patch: object(&identify.properties)? }, who),
+        let user = ItemUser::new(project, wire.user_id.take(), wire.anonymous_id.take());
+        let (action, user) = match wire.body.ok_or(WireError::Missing("body"))? {
+            Body::Track(track) => (Action::Track { name: track.name, properties: Text::new(track.properties)? }, user),
+            Body::Identify(identify) => (Action::Identify { patch: object(&identify.properties)? }, user),
             // The user with the previous ID is merged, as by an identify with both IDs.
             Body::Alias(alias) => {
-                let previous = Who::new(project, None, Some(alias.previous_id));
-                (Action::Identify { patch: Map::new() }, Who { known: who.known, ..previous })
+                let previous = ItemUser::new(project, None, Some(alias.previous_id));
+                (Action::Identify { patch: Map::new() }, ItemUser { known: user.known, ..previous })
             }
             Body::Timer(timer) => {
                 let action =
                     Action::Timer { run: event::uuid("run_id", &timer.run_id)?, wait_seq: timer.wait_seq as i32 };
-                (action, Who::default())
+                (action, ItemUser::default())
             }
             Body::Answer(answer) => {
                 let outcome = serde_json::from_slice(&answer.outcome);
                 let outcome = outcome.map_err(|e| WireError::Undecodable(format!("outcome: {e}")))?;
                 let (run, wait_seq) = (event::uuid("run_id", &answer.run_id)?, answer.wait_seq as i32);
-                (Action::Answer { run, wait_seq, answer: outcome }, Who::default())
+                (Action::CallOutcome { run, wait_seq, answer: outcome }, ItemUser::default())
             }
             Body::Start(start) => {
                 let date = (start.date_ms != 0).then(|| from_ms(start.date_ms));
                 let automation = event::uuid("automation_id", &start.automation_id)?;
-                (Action::Start { automation, date, trigger: object(&start.trigger)? }, who)
+                (Action::Start { automation, date, trigger: object(&start.trigger)? }, user)
             }
-            Body::Erase(erase) => (Action::Erase { person: event::uuid("user_id", &erase.user_id)? }, who),
-            Body::Subscribe(chosen) => (Action::Subscribe(Subscribe::decode(&chosen)?), who),
+            Body::Erase(erase) => (Action::Erase { user: event::uuid("user_id", &erase.user_id)? }, user),
+            Body::Subscribe(chosen) => (Action::Subscribe(Subscribe::decode(&chosen)?), user),
             Body::RegisterToken(new) => {
                 let unknown = || WireError::Undecodable(format!("platform {:?}", new.platform));
                 let platform = Platform::parse(&new.platform).ok_or_else(unknown)?;
-                (Action::RegisterToken { platform, token: new.token }, who)
+                (Action::RegisterToken { platform, token: new.token }, user)
             }
-            Body::Webhook(told) => (Action::Webhook { kind: told.kind, properties: Text::new(told.data)? }, who),
-            Body::RemoveToken(gone) => (Action::RemoveToken { token: gone.token }, Who::default()),
+            Body::Webhook(webhook) => {
+                (Action::Webhook { kind: webhook.kind, properties: Text::new(webhook.data)? }, user)
+            }
+            Body::RemoveToken(removal) => (Action::RemoveToken { token: removal.token }, ItemUser::default()),
         };
-        let needs_nobody = matches!(
+        let may_lack_user = matches!(
             action,
             Action::Timer { .. }
-                | Action::Answer { .. }
+                | Action::CallOutcome { .. }
                 | Action::RemoveToken { .. }
                 | Action::Webhook { .. }
                 | Action::Subscribe(_)
                 | Action::Erase { .. }
         );
-        if who.named().is_none() && !needs_nobody {
+        if user.named().is_none() && !may_lack_user {
             return Err(WireError::Missing("user"));
         }
         let depth = i16::try_from(wire.depth).unwrap_or(i16::MAX);
@@ -261,7 +263,7 @@ impl Item {
             project,
             id,
             dedupe,
-            who,
+            user,
             received,
             timestamp,
             depth,
@@ -286,7 +288,7 @@ impl Item {
 
     /// Returns whether it names its user by internal ID alone, as items that start runs or come from the steps of runs
     /// do.
-    pub fn names_internally(&self) -> bool {
+    pub fn uses_internal_id(&self) -> bool {
         self.depth > 0 || matches!(self.action, Action::Start { .. })
     }
 }
@@ -319,19 +321,19 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_is_a_merge_of_the_previous_id() {
+    fn alias_merges_the_previous_id() {
         let item = decode(wire(Body::Alias(Alias { previous_id: "before".into() }))).unwrap();
         assert_eq!(item.action, Action::Identify { patch: Map::new() });
         let project = ProjectId(Uuid::from_u128(1));
-        assert_eq!(item.who.anonymous.unwrap().id, UserKey::Anonymous("before").internal_id(project));
+        assert_eq!(item.user.anonymous.unwrap().id, UserKey::Anonymous("before").internal_id(project));
     }
 
     #[test]
-    fn what_cannot_be_applied_says_why() {
+    fn invalid_item_is_rejected_with_its_reason() {
         let broken = wire(Body::Identify(Identify { properties: "[1]".into() }));
         assert!(matches!(decode(broken), Err(WireError::Undecodable(_))));
-        let nobody = IngestItem { user_id: None, ..wire(Body::Identify(Identify::default())) };
-        assert_eq!(decode(nobody).unwrap_err(), WireError::Missing("user"));
+        let without_user = IngestItem { user_id: None, ..wire(Body::Identify(Identify::default())) };
+        assert_eq!(decode(without_user).unwrap_err(), WireError::Missing("user"));
         let empty = IngestItem { body: None, ..wire(Body::Identify(Identify::default())) };
         assert_eq!(decode(empty).unwrap_err(), WireError::Missing("body"));
     }

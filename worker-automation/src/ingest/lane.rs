@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bus::consumer::Delivered;
+use bus::consumer::DeliveredMessage;
 use bus::{Bus, wake};
 use bytes::Bytes;
 use database::StoreError;
@@ -17,30 +17,30 @@ use tokio::time::Instant;
 use trace::Span;
 use wire::event::{EncodedBatch, WireError};
 
-use crate::config::{Config, RETRY};
+use crate::config::{Config, RETRY_DELAY};
 use crate::ingest::batch::Batch;
 use crate::ingest::item::Item;
 use crate::ingest::poison;
-use crate::ingest::traced::Recording;
+use crate::ingest::traced::BatchTrace;
 use crate::record::transaction::Recorder;
 
 /// Maximum size of the messages in one transaction, in bytes; as rows they take several times as much memory.
-const BATCH_BYTES: usize = 8 << 20;
+const MAX_BATCH_BYTES: usize = 8 << 20;
 /// Maximum size of the messages queued for a lane while it records, in KiB.
-const WAITING_KIB: u32 = 4 << 10;
+const MAX_QUEUED_KIB: u32 = 4 << 10;
 /// Maximum number of queued inputs.
-const WAITING: usize = 4_096;
+const MAX_QUEUED_INPUTS: usize = 4_096;
 /// Number of items from which a transaction indicates high load. Larger transactions cost less per item, so the lane
 /// then lingers longer.
-const BUSY: usize = 200;
+const HIGH_LOAD_ITEMS: usize = 200;
 
 /// An input of a lane; in order for each partition.
-pub enum Input {
+pub enum LaneInput {
     Assigned(Lease),
     Message {
         partition: i16,
         epoch: i64,
-        message: Decoded,
+        message: DecodedMessage,
     },
     /// The lane settles all earlier messages, then gives up the partition.
     Released {
@@ -52,43 +52,43 @@ pub enum Input {
 
 /// The sending side of a lane's queue.
 #[derive(Clone)]
-pub struct Inputs {
-    to: mpsc::Sender<Input>,
-    room: Arc<Semaphore>,
+pub struct LaneSender {
+    sender: mpsc::Sender<LaneInput>,
+    capacity: Arc<Semaphore>,
 }
 
-impl Inputs {
-    pub fn new() -> (Self, mpsc::Receiver<Input>) {
-        let (to, receiver) = mpsc::channel(WAITING);
-        (Self { to, room: Arc::new(Semaphore::new(WAITING_KIB as usize)) }, receiver)
+impl LaneSender {
+    pub fn new() -> (Self, mpsc::Receiver<LaneInput>) {
+        let (sender, receiver) = mpsc::channel(MAX_QUEUED_INPUTS);
+        (Self { sender, capacity: Arc::new(Semaphore::new(MAX_QUEUED_KIB as usize)) }, receiver)
     }
 
     /// Sends an input, and waits for capacity. Returns `false` if the lane has ended.
-    pub async fn put(&self, input: Input) -> bool {
-        self.to.send(input).await.is_ok()
+    pub async fn send(&self, input: LaneInput) -> bool {
+        self.sender.send(input).await.is_ok()
     }
 
-    /// Decodes and sends a message, as [`Inputs::put`]. Decoding here lets it proceed while the lane records.
-    pub async fn deliver(&self, partition: i16, epoch: i64, delivered: Delivered) -> bool {
-        let kib = (delivered.payload.len() as u32).div_ceil(1024).clamp(1, WAITING_KIB);
-        let Ok(room) = self.room.clone().acquire_many_owned(kib).await else { return false };
-        let message = Decoded::new(delivered, partition, room);
-        self.put(Input::Message { partition, epoch, message }).await
+    /// Decodes and sends a message, as [`LaneSender::send`]. Decoding here lets it proceed while the lane records.
+    pub async fn deliver(&self, partition: i16, epoch: i64, delivered: DeliveredMessage) -> bool {
+        let kib = (delivered.payload.len() as u32).div_ceil(1024).clamp(1, MAX_QUEUED_KIB);
+        let Ok(permit) = self.capacity.clone().acquire_many_owned(kib).await else { return false };
+        let message = DecodedMessage::new(delivered, partition, permit);
+        self.send(LaneInput::Message { partition, epoch, message }).await
     }
 }
 
 /// A decoded message.
-pub struct Decoded {
+pub struct DecodedMessage {
     seq: i64,
     stored_ns: i64,
     payload: Bytes,
-    outcome: Result<Vec<Result<Item, Undecodable>>, WireError>,
+    outcome: Result<Vec<Result<Item, UndecodableItem>>, WireError>,
     received: Instant,
     /// Released when the lane takes the message.
-    _room: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Input {
+impl LaneInput {
     /// Returns when the input was received.
     fn received(&self) -> Instant {
         match self {
@@ -99,23 +99,24 @@ impl Input {
 }
 
 /// An item that can never be applied: its encoded form, and the reason.
-struct Undecodable {
+struct UndecodableItem {
     encoded: Bytes,
     why: WireError,
 }
 
-impl Decoded {
-    fn new(delivered: Delivered, partition: i16, room: OwnedSemaphorePermit) -> Self {
-        let Delivered { seq, stored_ns, payload } = delivered;
+impl DecodedMessage {
+    fn new(delivered: DeliveredMessage, partition: i16, permit: OwnedSemaphorePermit) -> Self {
+        let DeliveredMessage { seq, stored_ns, payload } = delivered;
         let seq = seq as i64;
-        let item =
-            |encoded: Bytes| Item::decode(encoded.clone(), partition, seq).map_err(|why| Undecodable { encoded, why });
+        let item = |encoded: Bytes| {
+            Item::decode(encoded.clone(), partition, seq).map_err(|why| UndecodableItem { encoded, why })
+        };
         let outcome = EncodedBatch::decode_checked(payload.clone()).map(|b| b.items.into_iter().map(item).collect());
-        Self { seq, stored_ns, payload, outcome, received: Instant::now(), _room: room }
+        Self { seq, stored_ns, payload, outcome, received: Instant::now(), _permit: permit }
     }
 }
 
-struct Position {
+struct LanePosition {
     epoch: i64,
     applied: i64,
 }
@@ -127,12 +128,12 @@ pub struct Lane {
     pub outbox: mpsc::Sender<Vec<OutboxRow>>,
     /// Notified when calls were recorded.
     calls: Arc<Notify>,
-    positions: HashMap<i16, Position>,
+    positions: HashMap<i16, LanePosition>,
 }
 
 /// The last message of a partition.
 #[derive(Clone, Copy)]
-struct Last {
+struct LastMessage {
     seq: i64,
     stored_ns: i64,
 }
@@ -141,7 +142,7 @@ struct Last {
 #[derive(Default)]
 struct Collected {
     items: Vec<Item>,
-    last: HashMap<i16, Last>,
+    last: HashMap<i16, LastMessage>,
     bytes: usize,
 }
 
@@ -157,11 +158,11 @@ impl Lane {
     }
 
     /// Runs until all senders are dropped. Fails only on messages of a newer version.
-    pub async fn run(mut self, mut inputs: mpsc::Receiver<Input>) -> anyhow::Result<()> {
-        let mut held_over = None;
+    pub async fn run(mut self, mut inputs: mpsc::Receiver<LaneInput>) -> anyhow::Result<()> {
+        let mut deferred = None;
         let mut linger = self.config.linger;
         loop {
-            let first = match held_over.take() {
+            let first = match deferred.take() {
                 Some(input) => input,
                 None => match inputs.recv().await {
                     Some(input) => input,
@@ -174,15 +175,15 @@ impl Lane {
             let mut next = Some(first);
             while let Some(input) = next.take() {
                 match input {
-                    Input::Message { partition, epoch, message } => {
+                    LaneInput::Message { partition, epoch, message } => {
                         self.collect(&mut collected, partition, epoch, message).await?;
                     }
                     other => {
-                        held_over = Some(other);
+                        deferred = Some(other);
                         break;
                     }
                 }
-                if collected.items.len() >= self.config.batch_items || collected.bytes >= BATCH_BYTES {
+                if collected.items.len() >= self.config.batch_items || collected.bytes >= MAX_BATCH_BYTES {
                     break;
                 }
                 next = match inputs.try_recv() {
@@ -190,26 +191,26 @@ impl Lane {
                     Err(_) => tokio::time::timeout_at(deadline, inputs.recv()).await.ok().flatten(),
                 };
             }
-            linger = if collected.items.len() < BUSY { self.config.linger } else { self.config.linger_busy };
+            linger = if collected.items.len() < HIGH_LOAD_ITEMS { self.config.linger } else { self.config.linger_busy };
             self.settle(collected).await;
-            if let Some(input) = held_over.take() {
+            if let Some(input) = deferred.take() {
                 self.reassign(input);
             }
         }
     }
 
-    fn reassign(&mut self, input: Input) {
+    fn reassign(&mut self, input: LaneInput) {
         match input {
-            Input::Assigned(lease) => {
-                self.positions.insert(lease.partition, Position { epoch: lease.epoch, applied: lease.applied_seq });
+            LaneInput::Assigned(lease) => {
+                self.positions.insert(lease.partition, LanePosition { epoch: lease.epoch, applied: lease.applied_seq });
             }
-            Input::Released { partition, epoch, done } => {
+            LaneInput::Released { partition, epoch, done } => {
                 if self.positions.get(&partition).is_some_and(|p| p.epoch == epoch) {
                     self.positions.remove(&partition);
                 }
                 let _ = done.send(());
             }
-            Input::Message { .. } => {}
+            LaneInput::Message { .. } => {}
         }
     }
 
@@ -218,11 +219,11 @@ impl Lane {
         collected: &mut Collected,
         partition: i16,
         epoch: i64,
-        message: Decoded,
+        message: DecodedMessage,
     ) -> anyhow::Result<()> {
         failpoint::hit("automation.after_read");
         let position = self.positions.get(&partition);
-        let Decoded { seq, stored_ns, payload, outcome, .. } = message;
+        let DecodedMessage { seq, stored_ns, payload, outcome, .. } = message;
         if !position.is_some_and(|p| p.epoch == epoch && p.applied < seq) {
             return Ok(());
         }
@@ -232,8 +233,8 @@ impl Lane {
                 for item in items {
                     match item {
                         Ok(item) => collected.items.push(item),
-                        Err(Undecodable { encoded, why }) => {
-                            poison::bury_item(&self.bus, &encoded, &why.to_string()).await;
+                        Err(UndecodableItem { encoded, why }) => {
+                            poison::dead_letter_item(&self.bus, &encoded, &why.to_string()).await;
                         }
                     }
                 }
@@ -241,23 +242,23 @@ impl Lane {
             Err(error @ WireError::Newer(_)) => {
                 anyhow::bail!("the ingest stream contains a message {error}; upgrade worker-automation")
             }
-            Err(error) => poison::bury_message(&self.bus, seq, payload, &error.to_string()).await,
+            Err(error) => poison::dead_letter_message(&self.bus, seq, payload, &error.to_string()).await,
         }
-        collected.last.insert(partition, Last { seq, stored_ns });
+        collected.last.insert(partition, LastMessage { seq, stored_ns });
         Ok(())
     }
 
     /// Records what was collected, retrying until it succeeds. Items that can never be applied are dead-lettered.
     async fn settle(&mut self, collected: Collected) {
         let Collected { mut items, mut last, .. } = collected;
-        let traced = Recording::begin(&mut items);
+        let traced = BatchTrace::begin(&mut items);
         loop {
             // Drops what an earlier attempt recorded, and what another worker owns by now.
             let positions = &self.positions;
             last.retain(|partition, to| positions.get(partition).is_some_and(|p| p.applied < to.seq));
             items.retain(|item| positions.get(&item.partition).is_some_and(|p| p.applied < item.seq));
-            let step = |(partition, to): (&i16, &Last)| {
-                let Position { epoch, applied } = *positions.get(partition)?;
+            let step = |(partition, to): (&i16, &LastMessage)| {
+                let LanePosition { epoch, applied } = *positions.get(partition)?;
                 Some(Advance { partition: *partition, epoch, from: applied, to: to.seq, to_ns: to.stored_ns })
             };
             let steps: Vec<Advance> = last.iter().filter_map(step).collect();
@@ -268,7 +269,7 @@ impl Lane {
             items.sort_by_key(|item| item.seq);
             let batch = Arc::new(Batch { items: std::mem::take(&mut items), steps });
             let started = Instant::now();
-            match poison::record_without_poison(&self.recorder, &self.bus, batch.clone()).await {
+            match poison::record_valid_items(&self.recorder, &self.bus, batch.clone()).await {
                 Ok(recorded) => {
                     for step in &batch.steps {
                         if let Some(position) = self.positions.get_mut(&step.partition) {
@@ -285,7 +286,7 @@ impl Lane {
                         metrics::histogram!(Metric::IngestDelaySeconds).record(delay.as_secs_f64().max(0.0));
                     }
                     traced.end(batch.items.len());
-                    recorded.hops.into_iter().for_each(Span::end);
+                    recorded.spans.into_iter().for_each(Span::end);
                     if recorded.calls > 0 {
                         self.calls.notify_one();
                     }
@@ -297,8 +298,8 @@ impl Lane {
                     }
                     return;
                 }
-                Err(elsewhere) => {
-                    self.look_again(&elsewhere).await;
+                Err(deposed) => {
+                    self.reload_positions(&deposed).await;
                     items = Arc::try_unwrap(batch).map_or_else(|b| b.items.clone(), |b| b.items);
                 }
             }
@@ -308,7 +309,7 @@ impl Lane {
     /// Reloads the positions of partitions whose positions were not the expected ones.
     ///
     /// Either another worker owns them by now, or a commit succeeded but its response was lost.
-    async fn look_again(&mut self, partitions: &[i16]) {
+    async fn reload_positions(&mut self, partitions: &[i16]) {
         let rows = loop {
             let read = async { ingest_partitions::current(&self.recorder.store.connection().await?, partitions).await };
             match read.await {
@@ -316,7 +317,7 @@ impl Lane {
                 Err(error) => {
                     let error: StoreError = error;
                     tracing::debug!(%error, "partition positions cannot be read; retrying");
-                    tokio::time::sleep(RETRY).await;
+                    tokio::time::sleep(RETRY_DELAY).await;
                 }
             }
         };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use bus::Bus;
-use bus::consumer::{Ended, PartitionReader};
+use bus::consumer::{PartitionReader, ReadError};
 use bus::topology::{self, IngestStream};
 use database::ingest_partitions::{self as leases, Lease};
 use database::{Connection, Store, StoreError};
@@ -15,15 +15,15 @@ use tokio::task::{JoinHandle, JoinSet};
 use uuid::Uuid;
 use wire::position::Position;
 
-use crate::ingest::lane::{Input, Inputs};
-use crate::outbound::outbox::Owned;
+use crate::ingest::lane::{LaneInput, LaneSender};
+use crate::outbound::outbox::OwnedPartitions;
 
 const KIND: &str = "worker-automation";
 
-struct Held {
+struct HeldPartition {
     epoch: i64,
     stop: Shutdown,
-    reader: JoinHandle<Option<Ended>>,
+    reader: JoinHandle<Option<ReadError>>,
 }
 
 /// Holds leases and the readers of the leased partitions.
@@ -37,9 +37,9 @@ pub struct Leases {
     /// Partitions whose stream lost its last messages, with the sequence after which to continue.
     rewound: HashMap<i16, i64>,
     ttl: Duration,
-    lanes: Vec<Inputs>,
-    owned: Owned,
-    held: HashMap<i16, Held>,
+    lanes: Vec<LaneSender>,
+    owned: OwnedPartitions,
+    held: HashMap<i16, HeldPartition>,
     /// Being released: renewed until the lane has settled their messages.
     releasing: HashMap<i16, i64>,
     settling: JoinSet<(i16, i64)>,
@@ -58,15 +58,22 @@ fn surplus(held: impl Iterator<Item = i16>, share: usize) -> Vec<i16> {
 }
 
 /// Returns how many more partitions a worker may acquire. Those being released count until they are settled.
-fn room(share: usize, held: usize, releasing: usize) -> usize {
+fn spare_capacity(share: usize, held: usize, releasing: usize) -> usize {
     share.saturating_sub(held + releasing)
 }
 
 /// How long a lane may take to settle the messages of a partition that is being released.
-const SETTLE: Duration = Duration::from_secs(10);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Leases {
-    pub fn new(store: Store, bus: Bus, stream: IngestStream, ttl: Duration, lanes: Vec<Inputs>, owned: Owned) -> Self {
+    pub fn new(
+        store: Store,
+        bus: Bus,
+        stream: IngestStream,
+        ttl: Duration,
+        lanes: Vec<LaneSender>,
+        owned: OwnedPartitions,
+    ) -> Self {
         let (worker, is_replaced) = (Uuid::from_bytes(rand::random()), false);
         let (rewound, held, releasing, settling) = (HashMap::new(), HashMap::new(), HashMap::new(), JoinSet::new());
         Self { store, bus, worker, stream, is_replaced, rewound, ttl, lanes, owned, held, releasing, settling }
@@ -127,9 +134,9 @@ impl Leases {
         for partition in surplus(self.held.keys().copied(), share) {
             self.release(partition).await;
         }
-        let most = room(share, self.held.len(), self.releasing.len());
-        if most > 0 {
-            for lease in leases::acquire(&connection, self.worker, most as i64, ttl_ms).await? {
+        let free = spare_capacity(share, self.held.len(), self.releasing.len());
+        if free > 0 {
+            for lease in leases::acquire(&connection, self.worker, free as i64, ttl_ms).await? {
                 self.start(lease);
             }
         }
@@ -161,7 +168,7 @@ impl Leases {
         }
     }
 
-    fn lane(&self, partition: i16) -> Inputs {
+    fn lane(&self, partition: i16) -> LaneSender {
         self.lanes[usize::from(partition.unsigned_abs()) % self.lanes.len()].clone()
     }
 
@@ -174,15 +181,15 @@ impl Leases {
         let after = Position { stream_created_ms, seq: applied_seq.unsigned_abs(), stored_ns: applied_ns };
         let reader = PartitionReader::new(self.bus.clone(), partition.unsigned_abs(), epoch, after);
         let reader = tokio::spawn(read(reader, lease, self.lane(partition), stop.clone()));
-        self.held.insert(partition, Held { epoch, stop, reader });
+        self.held.insert(partition, HeldPartition { epoch, stop, reader });
     }
 
     async fn drop_reader(&mut self, partition: i16) -> Option<i64> {
         let held = self.held.remove(&partition)?;
         held.stop.cancel();
         match held.reader.await {
-            Ok(Some(Ended::Replaced)) => self.is_replaced = true,
-            Ok(Some(Ended::Rewound(after))) => {
+            Ok(Some(ReadError::StreamRecreated)) => self.is_replaced = true,
+            Ok(Some(ReadError::StreamTruncated(after))) => {
                 self.rewound.insert(partition, after as i64);
             }
             _ => {}
@@ -198,12 +205,12 @@ impl Leases {
         self.settling.spawn(async move {
             let settle = async {
                 let (done, settled) = oneshot::channel();
-                if lane.put(Input::Released { partition, epoch, done }).await {
+                if lane.send(LaneInput::Released { partition, epoch, done }).await {
                     let _ = settled.await;
                 }
             };
             // The lane may be waiting for an unavailable database. Fencing rejects its later commits.
-            if tokio::time::timeout(SETTLE, settle).await.is_err() {
+            if tokio::time::timeout(SETTLE_TIMEOUT, settle).await.is_err() {
                 tracing::warn!(partition, "partition did not settle in time; releasing it anyway");
             }
             (partition, epoch)
@@ -248,10 +255,10 @@ impl Leases {
 
 /// Forwards the lease and then the reader's messages to the lane until stopped. Returns why the reader ended, if it
 /// did.
-async fn read(mut reader: PartitionReader, lease: Lease, lane: Inputs, stop: Shutdown) -> Option<Ended> {
+async fn read(mut reader: PartitionReader, lease: Lease, lane: LaneSender, stop: Shutdown) -> Option<ReadError> {
     let (partition, epoch) = (lease.partition, lease.epoch);
     let forward = async {
-        if !lane.put(Input::Assigned(lease)).await {
+        if !lane.send(LaneInput::Assigned(lease)).await {
             return None;
         }
         loop {
@@ -287,7 +294,7 @@ mod tests {
     /// If workers acquire free partitions one after the other, up to the share, all partitions are acquired; with a
     /// smaller share, some would remain.
     #[test]
-    fn no_share_is_larger_than_it_has_to_be() {
+    fn fair_share_is_minimal() {
         for partitions in 1..=256_u16 {
             for workers in 1..=300_i64 {
                 let share = fair_share(partitions, workers);

@@ -13,7 +13,7 @@ use kernel::metric_name::Metric;
 use prost::Message;
 use wire::event::{EncodedBatch, VERSION};
 
-use crate::config::RETRY;
+use crate::config::RETRY_DELAY;
 use crate::ingest::batch::Batch;
 use crate::record::error::RecordError;
 use crate::record::transaction::{Mode, Recorded, Recorder};
@@ -22,7 +22,7 @@ use crate::record::transaction::{Mode, Recorded, Recorder};
 enum Failure {
     Deposed(Vec<i16>),
     /// Transient: retry.
-    Passing(String),
+    Transient(String),
     /// Timed out; a smaller batch may succeed.
     TooSlow(String),
     /// The data causes a failure that would repeat.
@@ -33,11 +33,7 @@ enum Failure {
 ///
 /// `Err` holds the partitions whose positions are not at the start of the batch: they have another owner by now, or an
 /// earlier attempt committed but its response was lost.
-pub async fn record_without_poison(
-    recorder: &Arc<Recorder>,
-    bus: &Bus,
-    batch: Arc<Batch>,
-) -> Result<Recorded, Vec<i16>> {
+pub async fn record_valid_items(recorder: &Arc<Recorder>, bus: &Bus, batch: Arc<Batch>) -> Result<Recorded, Vec<i16>> {
     let mut skip: HashSet<usize> = HashSet::new();
     let mut failures = 0_u32;
     loop {
@@ -45,15 +41,15 @@ pub async fn record_without_poison(
         let (why, smaller) = match outcome {
             Ok(recorded) => return Ok(recorded),
             Err(Failure::Deposed(partitions)) => return Err(partitions),
-            Err(Failure::Passing(why)) => (why, false),
+            Err(Failure::Transient(why)) => (why, false),
             Err(Failure::TooSlow(why)) => (why, true),
             Err(Failure::Data(why)) => {
-                let culprits = find(recorder, &batch, &skip).await;
+                let culprits = find_culprits(recorder, &batch, &skip).await;
                 for (index, reason) in &culprits {
                     if skip.insert(*index)
                         && let Some(item) = batch.items.get(*index)
                     {
-                        bury_item(bus, &item.encoded, reason).await;
+                        dead_letter_item(bus, &item.encoded, reason).await;
                     }
                 }
                 if !culprits.is_empty() {
@@ -67,17 +63,17 @@ pub async fn record_without_poison(
         if failures % 20 == 1 {
             tracing::warn!(why, failures, "batch cannot be recorded; retrying");
         }
-        if smaller && let Some((first, second)) = without(&batch, &skip).halves() {
-            let first = Box::pin(record_without_poison(recorder, bus, Arc::new(first))).await?;
-            let second = Box::pin(record_without_poison(recorder, bus, Arc::new(second))).await?;
+        if smaller && let Some((first, second)) = without_skipped(&batch, &skip).halves() {
+            let first = Box::pin(record_valid_items(recorder, bus, Arc::new(first))).await?;
+            let second = Box::pin(record_valid_items(recorder, bus, Arc::new(second))).await?;
             return Ok(first.and(second));
         }
-        tokio::time::sleep(RETRY.mul_f64(0.5 + rand::random::<f64>() / 2.0)).await;
+        tokio::time::sleep(RETRY_DELAY.mul_f64(0.5 + rand::random::<f64>() / 2.0)).await;
     }
 }
 
 /// Returns the batch without the skipped items.
-fn without(batch: &Batch, skip: &HashSet<usize>) -> Batch {
+fn without_skipped(batch: &Batch, skip: &HashSet<usize>) -> Batch {
     let items = batch.items.iter().enumerate().filter(|(i, _)| !skip.contains(i)).map(|(_, item)| item.clone());
     Batch { items: items.collect(), steps: batch.steps.clone() }
 }
@@ -100,12 +96,12 @@ async fn attempt(
 
 fn classify(error: &StoreError) -> Failure {
     let why = error.to_string();
-    if error.is_of_data() {
+    if error.is_data_error() {
         Failure::Data(why)
-    } else if error.is_too_slow() {
+    } else if error.is_statement_timeout() {
         Failure::TooSlow(why)
     } else {
-        Failure::Passing(why)
+        Failure::Transient(why)
     }
 }
 
@@ -120,12 +116,12 @@ fn panic_text(error: tokio::task::JoinError) -> String {
 }
 
 /// Returns the items that fail on their own, with reasons, by bisection with transactions that are rolled back.
-async fn find(recorder: &Arc<Recorder>, batch: &Arc<Batch>, skip: &HashSet<usize>) -> Vec<(usize, String)> {
-    find_by(batch.items.len(), skip, |others| attempt(recorder, batch, others, Mode::Trial)).await
+async fn find_culprits(recorder: &Arc<Recorder>, batch: &Arc<Batch>, skip: &HashSet<usize>) -> Vec<(usize, String)> {
+    bisect(batch.items.len(), skip, |others| attempt(recorder, batch, others, Mode::Trial)).await
 }
 
 /// Finds failing items by bisection; `attempt` tries all items except those in the given set.
-async fn find_by<T, Tried: Future<Output = Result<T, Failure>>>(
+async fn bisect<T, Tried: Future<Output = Result<T, Failure>>>(
     items: usize,
     skip: &HashSet<usize>,
     mut attempt: impl FnMut(HashSet<usize>) -> Tried,
@@ -142,8 +138,8 @@ async fn find_by<T, Tried: Future<Output = Result<T, Failure>>>(
         match attempt(others).await {
             Ok(_) | Err(Failure::Deposed(_)) => {}
             Err(Failure::Data(why)) if part.len() == 1 => culprits.extend(part.into_iter().map(|i| (i, why.clone()))),
-            Err(Failure::Passing(_)) => {
-                tokio::time::sleep(RETRY).await;
+            Err(Failure::Transient(_)) => {
+                tokio::time::sleep(RETRY_DELAY).await;
                 parts.push(part);
             }
             // A single item that is too slow is not at fault.
@@ -159,23 +155,23 @@ async fn find_by<T, Tried: Future<Output = Result<T, Failure>>>(
 }
 
 /// Dead-letters one item, as a message of its own that can be published again.
-pub async fn bury_item(bus: &Bus, encoded: &Bytes, reason: &str) {
+pub async fn dead_letter_item(bus: &Bus, encoded: &Bytes, reason: &str) {
     let payload = EncodedBatch { version: VERSION, items: vec![encoded.clone()] }.encode_to_vec();
-    bury(bus, "item", payload.into(), reason).await;
+    publish_dead_letter(bus, "item", payload.into(), reason).await;
 }
 
 /// Dead-letters a whole message, because its items cannot be decoded.
-pub async fn bury_message(bus: &Bus, seq: i64, payload: Bytes, reason: &str) {
-    bury(bus, &format!("message {seq}"), payload, reason).await;
+pub async fn dead_letter_message(bus: &Bus, seq: i64, payload: Bytes, reason: &str) {
+    publish_dead_letter(bus, &format!("message {seq}"), payload, reason).await;
 }
 
 /// Retries until the broker acknowledges: only then may the position advance.
-async fn bury(bus: &Bus, source: &str, payload: Bytes, reason: &str) {
+async fn publish_dead_letter(bus: &Bus, source: &str, payload: Bytes, reason: &str) {
     tracing::error!(source, reason, "data cannot be applied; moving it to the dead-letter stream");
     metrics::counter!(Metric::DeadLetters, "from" => "ingest").increment(1);
-    while let Err(error) = dead_letter::bury(bus, "ingest", source, reason, payload.clone()).await {
+    while let Err(error) = dead_letter::publish(bus, "ingest", source, reason, payload.clone()).await {
         tracing::warn!(%error, "dead letter cannot be published; retrying");
-        tokio::time::sleep(RETRY * 4).await;
+        tokio::time::sleep(RETRY_DELAY * 4).await;
     }
 }
 

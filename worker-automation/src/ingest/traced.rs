@@ -9,21 +9,21 @@ use crate::ingest::item::Item;
 
 /// One span for each trace among the items, which have only the transaction in common.
 #[derive(Default)]
-pub struct Recording {
-    hops: HashMap<TraceContext, Hop>,
+pub struct BatchTrace {
+    spans: HashMap<TraceContext, BatchSpan>,
 }
 
-struct Hop {
+struct BatchSpan {
     span: Span,
     items: i64,
 }
 
-impl Recording {
+impl BatchTrace {
     /// Begins the spans, and makes them the parents of the items' effects. Costs one check per item.
     pub fn begin(items: &mut [Item]) -> Self {
-        let mut recording = Self::default();
+        let mut trace = Self::default();
         if !trace::is_on() {
-            return recording;
+            return trace;
         }
         for item in items {
             let Some(context) = item.trace else { continue };
@@ -32,20 +32,20 @@ impl Recording {
                 span.set("messaging.system", "nats");
                 span.set("rekindle.project_id", item.project);
                 span.count("rekindle.partition", i64::from(item.partition));
-                Hop { span, items: 0 }
+                BatchSpan { span, items: 0 }
             };
-            let hop = recording.hops.entry(context).or_insert_with(begun);
-            hop.items += 1;
-            item.trace = hop.span.context();
+            let entry = trace.spans.entry(context).or_insert_with(begun);
+            entry.items += 1;
+            item.trace = entry.span.context();
         }
-        recording
+        trace
     }
 
-    /// Ends the spans; `together` is the number of items in the transaction.
-    pub fn end(self, together: usize) {
-        for Hop { mut span, items } in self.hops.into_values() {
+    /// Ends the spans; `transaction_items` is the number of items in the transaction.
+    pub fn end(self, transaction_items: usize) {
+        for BatchSpan { mut span, items } in self.spans.into_values() {
             span.count("rekindle.items", items);
-            span.count("rekindle.items_of_transaction", together as i64);
+            span.count("rekindle.items_of_transaction", transaction_items as i64);
             span.end();
         }
     }

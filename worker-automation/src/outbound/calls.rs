@@ -4,14 +4,14 @@
 //! the user's own partition, where the run continues in order. It deletes the row once the broker has acknowledged the
 //! result. A retried call has the same ID.
 
-mod answer;
+mod response;
 mod rotation;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use automation::journey::Answer;
+use automation::journey::CallOutcome;
 use bus::Publisher;
 use bytes::Bytes;
 use database::{Store, StoreError};
@@ -28,27 +28,27 @@ use prost::Message;
 use secrets::MasterKeys;
 use store_projects::projects;
 use store_projects::projects::creators;
-use store_sending::webhook_calls::{self, Claimed};
+use store_sending::webhook_calls::{self, ClaimedCall};
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 use wire::event::{Answer as AnswerItem, Body, IngestBatch, IngestItem, VERSION, id_bytes};
 
-use answer::{Judged, judge};
+use response::{AttemptResult, classify};
 use rotation::Rotation;
 
 /// Maximum number of one owner's calls in flight, with an eighth more for the other owners.
 const MAX_PER_OWNER: usize = 64;
 /// Maximum number of projects in one poll: enough for all that have due calls.
-const PROJECTS: i64 = 10_000;
+const MAX_PROJECTS: i64 = 10_000;
 /// Lease of a claimed call, after which an unsettled call is made again: longer than any call takes.
 const LEASE: Duration = Duration::from_mins(1);
 /// Poll interval for retries, and for calls that other workers left.
-const LOOK: Duration = Duration::from_millis(500);
-/// Maximum number of attempts. With the delays of [`AGAIN`], they span about a quarter of an hour.
-const ATTEMPTS: i32 = 6;
-const AGAIN: Backoff = Backoff { first: Duration::from_secs(2), factor: 4, most: Duration::from_mins(10) };
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Maximum number of attempts. With the delays of [`RETRY_BACKOFF`], they span about a quarter of an hour.
+const MAX_ATTEMPTS: i32 = 6;
+const RETRY_BACKOFF: Backoff = Backoff { initial: Duration::from_secs(2), factor: 4, max: Duration::from_mins(10) };
 /// Maximum size of a request body, in bytes.
-const BODY_MAX: usize = 256 * 1024;
+const MAX_BODY_BYTES: usize = 256 * 1024;
 
 /// Makes the calls of webhook steps.
 pub struct Caller {
@@ -68,13 +68,13 @@ impl Caller {
         let (caller, slots, tasks) = (Arc::new(self), FairSlots::new(MAX_PER_OWNER), TaskTracker::new());
         let mut rotation = Rotation::default();
         while !shutdown.is_cancelled() {
-            if let Err(error) = caller.look(&slots, &tasks, &mut rotation, &shutdown).await {
+            if let Err(error) = caller.poll(&slots, &tasks, &mut rotation, &shutdown).await {
                 tracing::debug!(%error, "due webhook calls cannot be claimed; retrying");
             }
             tokio::select! {
                 () = shutdown.cancelled() => {}
                 () = caller.wake.notified() => {}
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
         tasks.close();
@@ -82,7 +82,7 @@ impl Caller {
     }
 
     /// Claims due calls, at most as many as there are free slots, so that a kill leaves few calls unsettled.
-    async fn look(
+    async fn poll(
         self: &Arc<Self>,
         slots: &FairSlots,
         tasks: &TaskTracker,
@@ -93,7 +93,7 @@ impl Caller {
             let mut claimed = 0;
             let now = self.clock.now();
             let db = self.store.connection().await?;
-            let mut due = webhook_calls::projects(&db, now, PROJECTS).await?;
+            let mut due = webhook_calls::projects(&db, now, MAX_PROJECTS).await?;
             let owners = if due.is_empty() { HashMap::new() } else { creators::owners(&db, &due).await? };
             drop(db);
             rotation.sort(&mut due);
@@ -133,23 +133,23 @@ impl Caller {
         }
     }
 
-    async fn handle(&self, call: Claimed) {
-        let judged = self.call(&call).await;
+    async fn handle(&self, call: ClaimedCall) {
+        let result = self.call(&call).await;
         failpoint::hit("automation.after_call_made");
-        let outcome = match judged {
-            Judged::Again(why) if call.attempt < ATTEMPTS => {
+        let outcome = match result {
+            AttemptResult::Retry(why) if call.attempt < MAX_ATTEMPTS => {
                 tracing::debug!(project = %call.project, run = %call.run, why, "webhook call failed; retrying");
-                let delay = AGAIN.delay(call.attempt.unsigned_abs(), rand::random());
+                let delay = RETRY_BACKOFF.delay(call.attempt.unsigned_abs(), rand::random());
                 let until = self.clock.now().checked_add(delay).unwrap_or(Timestamp::MAX);
-                self.settle(async |db| webhook_calls::put_off(db, &call, until).await).await;
+                self.settle(async |db| webhook_calls::postpone(db, &call, until).await).await;
                 return;
             }
-            Judged::Again(why) => Answer::failed(why),
-            Judged::Done(answer) => answer,
+            AttemptResult::Retry(why) => CallOutcome::failed(why),
+            AttemptResult::Final(answer) => answer,
         };
         // Delete the row only after the result is published. Otherwise the lease expires, and the call is made again
         // under the same ID.
-        if self.tell(&call, &outcome).await {
+        if self.publish_result(&call, &outcome).await {
             failpoint::hit("automation.after_call_answered");
             self.settle(async |db| webhook_calls::delete(db, call.project, call.id).await).await;
         }
@@ -165,10 +165,10 @@ impl Caller {
         }
     }
 
-    async fn call(&self, call: &Claimed) -> Judged {
+    async fn call(&self, call: &ClaimedCall) -> AttemptResult {
         let body = call.body.to_string();
-        if body.len() > BODY_MAX {
-            return Judged::Done(Answer::failed("body_too_large"));
+        if body.len() > MAX_BODY_BYTES {
+            return AttemptResult::Final(CallOutcome::failed("body_too_large"));
         }
         let now = self.clock.now();
         // Signs with a separate secret: a recipient that knew the secret of inbound webhooks could forge those.
@@ -177,8 +177,8 @@ impl Caller {
         };
         let secrets = match secrets.await {
             Ok(Some(secrets)) => secrets,
-            Ok(None) => return Judged::Again("the project has no signing secret".to_owned()),
-            Err(error) => return Judged::Again(error.to_string()),
+            Ok(None) => return AttemptResult::Retry("the project has no signing secret".to_owned()),
+            Err(error) => return AttemptResult::Retry(error.to_string()),
         };
         let (id, seconds) = (call.id.to_string(), now.as_second());
         let signature = secrets.signatures(now, &id, seconds, &body);
@@ -192,12 +192,12 @@ impl Caller {
             .header("webhook-signature", signature)
             .body(Bytes::from(body));
         match request {
-            Ok(request) => judge(self.http.call_for_project(request).await),
-            Err(error) => Judged::Done(Answer::failed(error.to_string())),
+            Ok(request) => classify(self.http.call_for_project(request).await),
+            Err(error) => AttemptResult::Final(CallOutcome::failed(error.to_string())),
         }
     }
 
-    async fn tell(&self, call: &Claimed, outcome: &Answer) -> bool {
+    async fn publish_result(&self, call: &ClaimedCall, outcome: &CallOutcome) -> bool {
         let now_ms = self.clock.now_ms();
         let item = IngestItem {
             project_id: id_bytes(call.project.0),

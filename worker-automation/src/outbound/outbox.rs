@@ -15,41 +15,41 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 /// Age from which a row is a leftover: the publish after its commit failed, or its worker crashed.
-const LEFT_OVER: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
+const LEFTOVER_AGE: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 
 /// Partitions whose leftover rows this worker publishes.
-pub type Owned = Arc<Mutex<Vec<i16>>>;
+pub type OwnedPartitions = Arc<Mutex<Vec<i16>>>;
 
 pub struct Outbox {
     pub store: Store,
     pub publisher: Publisher,
     pub clock: Clock,
-    pub owned: Owned,
+    pub owned: OwnedPartitions,
 }
 
 impl Outbox {
     /// Runs until the lanes have ended and their rows are published. Rows that fail are left to the partition's next
     /// owner.
-    pub async fn run(self, mut handed_over: mpsc::Receiver<Vec<OutboxRow>>, shutdown: Shutdown) {
+    pub async fn run(self, mut receiver: mpsc::Receiver<Vec<OutboxRow>>, shutdown: Shutdown) {
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let rows = tokio::select! {
-                rows = handed_over.recv() => match rows {
+                rows = receiver.recv() => match rows {
                     Some(rows) => rows,
                     None => return,
                 },
-                _ = tick.tick(), if !shutdown.is_cancelled() => self.left_over().await,
+                _ = tick.tick(), if !shutdown.is_cancelled() => self.leftover_rows().await,
             };
             self.publish(rows).await;
         }
     }
 
-    async fn left_over(&self) -> Vec<OutboxRow> {
+    async fn leftover_rows(&self) -> Vec<OutboxRow> {
         let owned = self.owned.lock().map(|o| o.clone()).unwrap_or_default();
         let read = async {
-            let before = self.clock.now() - LEFT_OVER;
-            outbox::left_over(&self.store.connection().await?, &owned, before).await
+            let before = self.clock.now() - LEFTOVER_AGE;
+            outbox::unpublished(&self.store.connection().await?, &owned, before).await
         };
         read.await.unwrap_or_else(|error: StoreError| {
             tracing::debug!(%error, "the outbox cannot be read");
@@ -77,7 +77,7 @@ impl Outbox {
         match self.publisher.publish_once(row.subject, &row.id.to_string(), row.payload.into()).await {
             Ok(_) => Some(key),
             Err(error) => {
-                tracing::debug!(%error, "cannot publish from the outbox; it is kept");
+                tracing::debug!(%error, "an outbox row cannot be published; retrying later");
                 None
             }
         }

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use kernel::ids;
 use prost::Message as _;
 use store_profiles::events::counters;
-use store_profiles::users::record::{self, NewPerson, PersonKey};
+use store_profiles::users::record::{self, NewUser, ProjectUserId};
 use store_profiles::users::{read, removals, search};
 use store_sending::capped_sends;
 use store_sending::erasures::{self, Erased};
@@ -21,9 +21,9 @@ use store_sending::outbox::OutboxRow;
 use uuid::Uuid;
 
 use crate::ingest::batch::Batch;
-use crate::ingest::item::{Action, Item, Named};
+use crate::ingest::item::{Action, Item, NamedUser};
 use crate::record::error::RecordError;
-use crate::record::known::{Begun, Known};
+use crate::record::user_cache::{CacheVersion, UserCache};
 
 /// A part of a batch: items between erasures, or one erasure.
 pub enum Part<'a> {
@@ -36,11 +36,11 @@ pub fn parts(items: Vec<&Item>) -> Vec<Part<'_>> {
     let mut parts = Vec::with_capacity(1);
     let mut between = Vec::with_capacity(items.len());
     for item in items {
-        if let Action::Erase { person } = item.action {
+        if let Action::Erase { user } = item.action {
             if !between.is_empty() {
                 parts.push(Part::Items(std::mem::take(&mut between)));
             }
-            parts.push(Part::Erasure(item, person));
+            parts.push(Part::Erasure(item, user));
         } else {
             between.push(item);
         }
@@ -55,19 +55,19 @@ pub fn parts(items: Vec<&Item>) -> Vec<Part<'_>> {
 #[derive(Debug)]
 pub enum Aborted {
     /// The erasures must be announced again, for these users too.
-    Unannounced(Vec<PersonKey>),
-    By(RecordError),
+    Unannounced(Vec<ProjectUserId>),
+    Failed(RecordError),
 }
 
 impl From<RecordError> for Aborted {
     fn from(error: RecordError) -> Self {
-        Self::By(error)
+        Self::Failed(error)
     }
 }
 
 impl From<StoreError> for Aborted {
     fn from(error: StoreError) -> Self {
-        Self::By(error.into())
+        Self::Failed(error.into())
     }
 }
 
@@ -79,16 +79,16 @@ pub async fn announce(
     db: &mut Connection,
     batch: &Batch,
     skip: &HashSet<usize>,
-    more: &[PersonKey],
-) -> Result<Vec<PersonKey>, StoreError> {
-    let mut users: BTreeSet<PersonKey> = more.iter().copied().collect();
+    more: &[ProjectUserId],
+) -> Result<Vec<ProjectUserId>, StoreError> {
+    let mut users: BTreeSet<ProjectUserId> = more.iter().copied().collect();
     for (_, item) in batch.items.iter().enumerate().filter(|(i, _)| !skip.contains(i)) {
-        if let Action::Erase { person } = item.action {
-            let person = read::resolve(db, item.project, person).await?.unwrap_or(person);
-            users.extend(read::all_ids(db, item.project, person).await?.into_iter().map(|id| (item.project, id)));
+        if let Action::Erase { user } = item.action {
+            let user = read::resolve(db, item.project, user).await?.unwrap_or(user);
+            users.extend(read::all_ids(db, item.project, user).await?.into_iter().map(|id| (item.project, id)));
         }
     }
-    let users: Vec<PersonKey> = users.into_iter().collect();
+    let users: Vec<ProjectUserId> = users.into_iter().collect();
     if !users.is_empty() {
         removals::announce(db, &users).await?;
     }
@@ -99,18 +99,18 @@ pub async fn announce(
 /// and those of its items' users who are being erased by other transactions.
 pub async fn begin(
     tx: &Transaction<'_>,
-    known: &Known,
-    erased: &[PersonKey],
+    cache: &UserCache,
+    erased: &[ProjectUserId],
     items: impl Iterator<Item = &Item>,
-) -> Result<Begun, Aborted> {
-    let edition = removals::edition(tx).await?;
-    let begun = known.follow(tx, edition).await?;
-    removals::lock(tx, erased, &known.pending(items.flat_map(keys))).await?;
+) -> Result<CacheVersion, Aborted> {
+    let generation = removals::generation(tx).await?;
+    let cache_version = cache.refresh(tx, generation).await?;
+    removals::lock(tx, erased, &cache.pending(items.flat_map(keys))).await?;
     // An erasure of the same users by another transaction may have ended the announcement.
     if removals::pending(tx, erased).await?.len() < erased.len() {
         return Err(Aborted::Unannounced(Vec::new()));
     }
-    Ok(begun)
+    Ok(cache_version)
 }
 
 /// The acceptance time of the latest erasure, as this transaction sees it.
@@ -126,11 +126,15 @@ impl Erasures {
     /// Drops items that were accepted before their user's erasure.
     ///
     /// Usually no lookup is needed, because the items were accepted after the latest erasure.
-    pub async fn leave_out<'a>(&self, tx: &Transaction<'_>, items: Vec<&'a Item>) -> Result<Vec<&'a Item>, StoreError> {
+    pub async fn drop_erased<'a>(
+        &self,
+        tx: &Transaction<'_>,
+        items: Vec<&'a Item>,
+    ) -> Result<Vec<&'a Item>, StoreError> {
         let is_early = |item: &Item| self.latest.is_some_and(|latest| item.received <= latest);
-        let named: BTreeSet<PersonKey> =
+        let named: BTreeSet<ProjectUserId> =
             items.iter().filter(|item| is_early(item)).flat_map(|item| keys(item)).collect();
-        let erased = erasures::of(tx, &named.into_iter().collect::<Vec<_>>()).await?;
+        let erased = erasures::erased_at(tx, &named.into_iter().collect::<Vec<_>>()).await?;
         let is_erased = |item: &Item| keys(item).any(|key| erased.get(&key).is_some_and(|at| item.received <= *at));
         Ok(items.into_iter().filter(|item| erased.is_empty() || !is_erased(item)).collect())
     }
@@ -142,15 +146,15 @@ impl Erasures {
         &mut self,
         tx: &Transaction<'_>,
         (lane, now): (i16, Timestamp),
-        (item, person): (&Item, Uuid),
-        announced: &[PersonKey],
-    ) -> Result<Vec<PersonKey>, Aborted> {
-        let before = erasures::of(tx, &[(item.project, person)]).await?;
+        (item, user): (&Item, Uuid),
+        announced: &[ProjectUserId],
+    ) -> Result<Vec<ProjectUserId>, Aborted> {
+        let before = erasures::erased_at(tx, &[(item.project, user)]).await?;
         if before.values().any(|at| item.received <= *at) {
             return Ok(Vec::new());
         }
         self.latest = self.latest.max(Some(item.received));
-        erase(tx, (lane, now), (item, person), announced).await
+        erase(tx, (lane, now), (item, user), announced).await
     }
 }
 
@@ -160,19 +164,19 @@ impl Erasures {
 const RECENT_MONTHS: usize = 3;
 
 /// Returns the IDs by which an item names its users. An internal ID counts only in items that the product itself sent.
-fn keys(item: &Item) -> impl Iterator<Item = PersonKey> {
-    let known = item.who.known.as_ref().filter(|_| item.names_internally());
-    let internal = known.and_then(|n: &Named| Uuid::try_parse(&n.name).ok());
-    let named = item.who.known.iter().chain(&item.who.anonymous).map(|n| n.id);
-    let chose = if let Action::Subscribe(chosen) = &item.action { Some(chosen.person) } else { None };
-    named.chain(internal).chain(chose).map(|id| (item.project, id))
+fn keys(item: &Item) -> impl Iterator<Item = ProjectUserId> {
+    let known = item.user.known.as_ref().filter(|_| item.uses_internal_id());
+    let internal = known.and_then(|n: &NamedUser| Uuid::try_parse(&n.name).ok());
+    let named = item.user.known.iter().chain(&item.user.anonymous).map(|n| n.id);
+    let subscriber = if let Action::Subscribe(chosen) = &item.action { Some(chosen.user) } else { None };
+    named.chain(internal).chain(subscriber).map(|id| (item.project, id))
 }
 
 /// Returns an entry for the erasure log, from which the scheduler repeats erasures on a restored database.
 ///
 /// It holds one item for each of the user's IDs, and no other user data.
-pub fn log_entry(names: &Names, partition: i16, item: &Item, gone: &[PersonKey]) -> OutboxRow {
-    let erase = |(_, user): &PersonKey| IngestItem {
+pub fn log_entry(names: &Names, partition: i16, item: &Item, erased: &[ProjectUserId]) -> OutboxRow {
+    let erase = |(_, user): &ProjectUserId| IngestItem {
         project_id: id_bytes(item.project.0),
         id: id_bytes(ids::timed_for(item.received.as_millisecond(), &[b"erasure", user.as_bytes()])),
         received_ms: item.received.as_millisecond(),
@@ -180,7 +184,7 @@ pub fn log_entry(names: &Names, partition: i16, item: &Item, gone: &[PersonKey])
         body: Some(Body::Erase(wire::Erase { user_id: id_bytes(*user) })),
         ..IngestItem::default()
     };
-    let items = gone.iter().map(|key| erase(key).encode_to_vec().into()).collect();
+    let items = erased.iter().map(|key| erase(key).encode_to_vec().into()).collect();
     OutboxRow {
         partition,
         id: ids::timed_for(item.received.as_millisecond(), &[b"erasures", item.id.as_bytes()]),
@@ -192,52 +196,53 @@ pub fn log_entry(names: &Names, partition: i16, item: &Item, gone: &[PersonKey])
 async fn erase(
     tx: &Transaction<'_>,
     (lane, now): (i16, Timestamp),
-    (item, person): (&Item, Uuid),
-    announced: &[PersonKey],
-) -> Result<Vec<PersonKey>, Aborted> {
+    (item, user): (&Item, Uuid),
+    announced: &[ProjectUserId],
+) -> Result<Vec<ProjectUserId>, Aborted> {
     let (project, at) = (item.project, item.received);
-    let person = read::resolve(tx, project, person).await?.unwrap_or(person);
-    let mut ids = read::all_ids(tx, project, person).await?;
+    let user = read::resolve(tx, project, user).await?.unwrap_or(user);
+    let mut ids = read::all_ids(tx, project, user).await?;
     ids.sort_unstable();
-    let keys: Vec<PersonKey> = ids.iter().map(|id| (project, *id)).collect();
+    let keys: Vec<ProjectUserId> = ids.iter().map(|id| (project, *id)).collect();
     // IDs merged since the announcement.
-    let unannounced: Vec<PersonKey> = keys.iter().filter(|key| !announced.contains(key)).copied().collect();
+    let unannounced: Vec<ProjectUserId> = keys.iter().filter(|key| !announced.contains(key)).copied().collect();
     if !unannounced.is_empty() {
         return Err(Aborted::Unannounced(unannounced));
     }
     let rows = record::lock(tx, &keys).await?;
-    let mut moves = erasures::remove_people(tx, project, &ids).await?;
+    let mut moves = erasures::remove_users(tx, project, &ids).await?;
     let months = erasures::months(tx).await?;
     let (older, recent) = months.split_at(months.len().saturating_sub(RECENT_MONTHS));
     // Most users have no older rows; then nothing is left to the scheduler.
-    let mut left = erasures::have_rows(tx, project, &ids, older).await?;
+    let mut has_left = erasures::have_rows(tx, project, &ids, older).await?;
     for month in recent {
         let removed = erasures::remove_slice(tx, project, &ids, (at, None), *month).await?;
-        left |= removed.left;
-        counters::take(tx, project, &removed.events).await?;
+        has_left |= removed.has_more;
+        counters::subtract(tx, project, &removed.events).await?;
         insert::count(tx, project, lane, -removed.messages).await?;
     }
     capped_sends::remove_of(tx, project, &ids).await?;
-    erasures::record(tx, project, &ids, Erased { accepted: at, applied: now }, left).await?;
-    let mut people = -(rows.iter().filter(|row| row.merged_into.is_none()).count() as i64);
+    erasures::record(tx, project, &ids, Erased { accepted: at, applied: now }, has_left).await?;
+    let mut user_delta = -(rows.iter().filter(|row| row.merged_into.is_none()).count() as i64);
 
     // A user with activity after the erasure, applied earlier by another partition, becomes a new user.
-    let mut again: Vec<NewPerson> = Vec::new();
+    let mut recreated: Vec<NewUser> = Vec::new();
     for (id, seen) in erasures::active_since(tx, project, &ids, at).await? {
         let Some(row) = rows.iter().find(|row| row.key.1 == id) else { continue };
         let (external_id, anonymous_id) = match &row.external_id {
             Some(id) => (Some(id.clone()), None),
             None => (None, row.anonymous_id.clone()),
         };
-        again.push(NewPerson { key: row.key, external_id, anonymous_id, seen });
+        recreated.push(NewUser { key: row.key, external_id, anonymous_id, seen });
     }
-    again.sort_unstable_by_key(|p| p.key);
-    let made = record::insert_missing(tx, &again).await?;
-    again.iter().filter(|p| made.contains(&p.key)).for_each(|p| moves.came(project, p.seen));
-    people += made.len() as i64;
-    let texts = again.iter().filter_map(|p| Some((p.key, search::text_of(p.external_id.as_deref(), None, None)?)));
+    recreated.sort_unstable_by_key(|p| p.key);
+    let made = record::insert_missing(tx, &recreated).await?;
+    recreated.iter().filter(|p| made.contains(&p.key)).for_each(|p| moves.add_seen(project, p.seen));
+    user_delta += made.len() as i64;
+    let texts =
+        recreated.iter().filter_map(|p| Some((p.key, search::index_text(p.external_id.as_deref(), None, None)?)));
     search::put(tx, &texts.collect::<Vec<_>>()).await?;
-    record::count(tx, lane, &[(project, people)]).await?;
+    record::count(tx, lane, &[(project, user_delta)]).await?;
     moves.store(tx, lane).await?;
     Ok(keys)
 }

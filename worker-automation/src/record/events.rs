@@ -7,7 +7,7 @@ use store_profiles::events::record::{self, NewEvent as Row};
 use uuid::Uuid;
 
 use crate::record::new_event::NewEvent;
-use crate::record::recent::Recent;
+use crate::record::recent::RecentEvents;
 
 pub struct Inserted<'a> {
     pub events: Vec<NewEvent<'a>>,
@@ -20,7 +20,7 @@ pub struct Inserted<'a> {
 /// violation.
 pub async fn insert<'a>(
     tx: &Transaction<'_>,
-    trusted: Option<&Recent>,
+    trusted: Option<&RecentEvents>,
     tracked: Vec<NewEvent<'a>>,
 ) -> Result<Inserted<'a>, StoreError> {
     let mut rows: Vec<Row<'_>> = tracked
@@ -30,8 +30,8 @@ pub async fn insert<'a>(
             id: e.item.id,
             client_id: e.item.dedupe,
             name: e.name,
-            user_id: e.person.1,
-            anonymous_id: e.item.who.anonymous.as_ref().map(|n| n.name.as_str()),
+            user_id: e.user.1,
+            anonymous_id: e.item.user.anonymous.as_ref().map(|n| n.name.as_str()),
             properties: e.properties,
             ts: e.item.timestamp,
             received_at: e.item.received,

@@ -11,34 +11,34 @@ use database::{StoreError, Transaction};
 use foldhash::{HashMap, HashSet};
 use jiff::Timestamp;
 use kernel::ids::{self, ProjectId};
-use rules::look::Look;
+use rules::change::ChangeKind;
 use store_profiles::segments::{dirty, follow};
-use store_profiles::users::record::PersonKey;
+use store_profiles::users::record::ProjectUserId;
 
 use crate::record::new_event::NewEvent;
 
 /// What one project's segments depend on.
 #[derive(Clone, Debug, Default)]
-struct Watched {
-    /// Event names, with the text of their `Look`.
+struct ProjectDependencies {
+    /// Event names, with the text of their `ChangeKind`.
     events: HashMap<String, String>,
     profile: bool,
     seen: bool,
     devices: bool,
 }
 
-impl Watched {
-    fn of(looks: BTreeSet<Look>) -> Self {
+impl ProjectDependencies {
+    fn of(change_kinds: BTreeSet<ChangeKind>) -> Self {
         let mut watched = Self::default();
-        for look in looks {
-            let text = look.text();
-            match look {
-                Look::Event(name) => _ = watched.events.insert(name, text),
-                Look::Profile => watched.profile = true,
-                Look::Seen => watched.seen = true,
-                Look::Devices => watched.devices = true,
+        for change_kind in change_kinds {
+            let text = change_kind.text();
+            match change_kind {
+                ChangeKind::Event(name) => _ = watched.events.insert(name, text),
+                ChangeKind::Profile => watched.profile = true,
+                ChangeKind::Seen => watched.seen = true,
+                ChangeKind::Devices => watched.devices = true,
                 // The code that changes messages and lists marks them; user changes are always marked.
-                Look::Messages | Look::Segment(_) | Look::Person => {}
+                ChangeKind::Messages | ChangeKind::Segment(_) | ChangeKind::User => {}
             }
         }
         watched
@@ -47,68 +47,74 @@ impl Watched {
 
 /// What the segments of all projects depend on, as of a change sequence number.
 #[derive(Clone, Debug, Default)]
-pub struct Watches {
+pub struct SegmentDependencies {
     seq: i64,
-    projects: HashMap<ProjectId, Arc<Watched>>,
+    projects: HashMap<ProjectId, Arc<ProjectDependencies>>,
 }
 
-/// Cache of the current [`Watches`].
-pub struct Watching(ArcSwap<Watches>);
+/// Cache of the current [`SegmentDependencies`].
+pub struct DependencyCache(ArcSwap<SegmentDependencies>);
 
-impl Default for Watching {
+impl Default for DependencyCache {
     fn default() -> Self {
-        Self(ArcSwap::from_pointee(Watches { seq: -1, projects: HashMap::default() }))
+        Self(ArcSwap::from_pointee(SegmentDependencies { seq: -1, projects: HashMap::default() }))
     }
 }
 
-impl Watching {
+impl DependencyCache {
     /// Returns the current dependencies; `seq` is the number of the newest change.
-    pub async fn follow(&self, tx: &Transaction<'_>, seq: i64) -> Result<Arc<Watches>, StoreError> {
-        let known = self.0.load_full();
-        if known.seq == seq {
-            return Ok(known);
+    pub async fn refresh(&self, tx: &Transaction<'_>, seq: i64) -> Result<Arc<SegmentDependencies>, StoreError> {
+        let cached = self.0.load_full();
+        if cached.seq == seq {
+            return Ok(cached);
         }
         // A lower number means that the database was restored to an earlier state: read everything.
-        let mut watches = if known.seq > seq { Watches::default() } else { Watches::clone(&known) };
-        let after = if known.seq > seq { -1 } else { known.seq };
-        for (project, looks) in follow::watched_after(tx, after).await? {
-            if looks.is_empty() {
-                watches.projects.remove(&project);
+        let mut dependencies =
+            if cached.seq > seq { SegmentDependencies::default() } else { SegmentDependencies::clone(&cached) };
+        let after = if cached.seq > seq { -1 } else { cached.seq };
+        for (project, change_kinds) in follow::watched_after(tx, after).await? {
+            if change_kinds.is_empty() {
+                dependencies.projects.remove(&project);
             } else {
-                watches.projects.insert(project, Arc::new(Watched::of(looks)));
+                dependencies.projects.insert(project, Arc::new(ProjectDependencies::of(change_kinds)));
             }
         }
-        watches.seq = seq;
-        let watches = Arc::new(watches);
-        self.0.store(watches.clone());
-        Ok(watches)
+        dependencies.seq = seq;
+        let dependencies = Arc::new(dependencies);
+        self.0.store(dependencies.clone());
+        Ok(dependencies)
     }
 }
 
 /// The marks for one part of a batch.
-pub struct Marks<'w> {
-    watches: &'w Watches,
-    /// Keyed by the text of the `Look`.
-    found: HashSet<(&'w str, PersonKey)>,
+pub struct SegmentMarks<'w> {
+    dependencies: &'w SegmentDependencies,
+    /// Keyed by the text of the `ChangeKind`.
+    entries: HashSet<(&'w str, ProjectUserId)>,
 }
 
-impl<'w> Marks<'w> {
-    pub fn new(watches: &'w Watches) -> Self {
-        Self { watches, found: HashSet::default() }
+impl<'w> SegmentMarks<'w> {
+    pub fn new(dependencies: &'w SegmentDependencies) -> Self {
+        Self { dependencies, entries: HashSet::default() }
     }
 
-    fn watched(&self, project: ProjectId) -> Option<&'w Watched> {
-        self.watches.projects.get(&project).map(Arc::as_ref)
+    fn watched(&self, project: ProjectId) -> Option<&'w ProjectDependencies> {
+        self.dependencies.projects.get(&project).map(Arc::as_ref)
     }
 
     /// Returns whether no project has followed segments.
     fn is_idle(&self) -> bool {
-        self.watches.projects.is_empty()
+        self.dependencies.projects.is_empty()
     }
 
-    fn mark(&mut self, person: PersonKey, look: &'w str, is_watched: impl FnOnce(&Watched) -> bool) {
-        if self.watched(person.0).is_some_and(is_watched) {
-            self.found.insert((look, person));
+    fn mark(
+        &mut self,
+        user: ProjectUserId,
+        change_kind: &'w str,
+        is_watched: impl FnOnce(&ProjectDependencies) -> bool,
+    ) {
+        if self.watched(user.0).is_some_and(is_watched) {
+            self.entries.insert((change_kind, user));
         }
     }
 
@@ -118,40 +124,40 @@ impl<'w> Marks<'w> {
             return;
         }
         for event in new.iter().filter(|event| !event.is_unattributed()) {
-            let look = self.watched(event.person.0).and_then(|watched| watched.events.get(event.name));
-            if let Some(look) = look {
-                self.found.insert((look, event.person));
+            let change_kind = self.watched(event.user.0).and_then(|watched| watched.events.get(event.name));
+            if let Some(change_kind) = change_kind {
+                self.entries.insert((change_kind, event.user));
             }
         }
     }
 
     /// Marks users whose devices were registered.
-    pub fn devices(&mut self, registered: impl IntoIterator<Item = PersonKey>) {
+    pub fn devices(&mut self, registered: impl IntoIterator<Item = ProjectUserId>) {
         if self.is_idle() {
             return;
         }
-        registered.into_iter().for_each(|person| self.mark(person, "devices", |watched| watched.devices));
+        registered.into_iter().for_each(|user| self.mark(user, "devices", |watched| watched.devices));
     }
 
-    pub fn profiles(&mut self, changed: impl IntoIterator<Item = PersonKey>) {
-        changed.into_iter().for_each(|person| self.mark(person, "profile", |watched| watched.profile));
+    pub fn profiles(&mut self, changed: impl IntoIterator<Item = ProjectUserId>) {
+        changed.into_iter().for_each(|user| self.mark(user, "profile", |watched| watched.profile));
     }
 
-    pub fn seen(&mut self, seen: impl IntoIterator<Item = PersonKey>) {
-        seen.into_iter().for_each(|person| self.mark(person, "seen", |watched| watched.seen));
+    pub fn seen(&mut self, seen: impl IntoIterator<Item = ProjectUserId>) {
+        seen.into_iter().for_each(|user| self.mark(user, "seen", |watched| watched.seen));
     }
 
     /// Marks users for all segments: those who were created, merged or erased.
-    pub fn people(&mut self, people: impl IntoIterator<Item = PersonKey>) {
-        people.into_iter().for_each(|person| self.mark(person, "person", |_| true));
+    pub fn users(&mut self, users: impl IntoIterator<Item = ProjectUserId>) {
+        users.into_iter().for_each(|user| self.mark(user, "person", |_| true));
     }
 
     /// Stores the marks.
     pub async fn store(self, tx: &Transaction<'_>, now: Timestamp) -> Result<(), StoreError> {
-        if self.found.is_empty() {
+        if self.entries.is_empty() {
             return Ok(());
         }
-        let marks: Vec<(&str, PersonKey)> = self.found.into_iter().collect();
+        let marks: Vec<(&str, ProjectUserId)> = self.entries.into_iter().collect();
         dirty::insert(tx, ids::fresh(now.as_millisecond()), &marks).await
     }
 }
@@ -163,25 +169,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_looked_at_is_marked_and_once() {
-        let [watching, other] = [1, 2].map(|n| ProjectId(Uuid::from_u128(n)));
-        let looks = BTreeSet::from([Look::Profile, Look::Person]);
-        let projects = HashMap::from_iter([(watching, Arc::new(Watched::of(looks)))]);
-        let watches = Watches { seq: 1, projects };
-        let mut marks = Marks::new(&watches);
-        let (person, stranger) = ((watching, Uuid::from_u128(7)), (other, Uuid::from_u128(8)));
-        marks.profiles([person, person, stranger]);
-        marks.seen([person]);
-        marks.people([person, stranger]);
-        let mut found: Vec<_> = marks.found.into_iter().collect();
+    fn only_segment_dependencies_are_marked_once() {
+        let [tracking, other] = [1, 2].map(|n| ProjectId(Uuid::from_u128(n)));
+        let change_kinds = BTreeSet::from([ChangeKind::Profile, ChangeKind::User]);
+        let projects = HashMap::from_iter([(tracking, Arc::new(ProjectDependencies::of(change_kinds)))]);
+        let dependencies = SegmentDependencies { seq: 1, projects };
+        let mut marks = SegmentMarks::new(&dependencies);
+        let (user, stranger) = ((tracking, Uuid::from_u128(7)), (other, Uuid::from_u128(8)));
+        marks.profiles([user, user, stranger]);
+        marks.seen([user]);
+        marks.users([user, stranger]);
+        let mut found: Vec<_> = marks.entries.into_iter().collect();
         found.sort_unstable();
-        assert_eq!(found, [("person", person), ("profile", person)]);
+        assert_eq!(found, [("person", user), ("profile", user)]);
     }
 
     #[test]
-    fn the_texts_are_those_of_the_looks() {
+    fn mark_texts_match_dependency_texts() {
         for text in ["devices", "profile", "seen", "person"] {
-            assert_eq!(Look::parse(text).unwrap().text(), text);
+            assert_eq!(ChangeKind::parse(text).unwrap().text(), text);
         }
     }
 }

@@ -2,19 +2,19 @@
 
 use automation::TriggerType;
 use kernel::ids;
-use store_profiles::users::record::PersonKey;
+use store_profiles::users::record::ProjectUserId;
 use uuid::Uuid;
 
 use crate::automations::matching::{Index, Startable};
-use crate::ingest::item::{Item, Named};
+use crate::ingest::item::{Item, NamedUser};
 
 /// Stands in for a user's ID if a webhook names no user.
-pub const NOBODY: Uuid = Uuid::nil();
+pub const NO_USER: Uuid = Uuid::nil();
 
 /// A new event or a receipt, and its user.
 pub struct NewEvent<'a> {
     pub item: &'a Item,
-    pub person: PersonKey,
+    pub user: ProjectUserId,
     pub name: &'a str,
     pub properties: &'a str,
 }
@@ -22,8 +22,8 @@ pub struct NewEvent<'a> {
 impl NewEvent<'_> {
     /// Returns whether the event is attributed to no user.
     pub fn is_unattributed(&self) -> bool {
-        let refused = |anonymous: &Named| self.person.1 == ids::unproven(anonymous.id);
-        self.person.1 == NOBODY || (self.item.unproven && self.item.who.anonymous.as_ref().is_some_and(refused))
+        let refused = |anonymous: &NamedUser| self.user.1 == ids::unproven(anonymous.id);
+        self.user.1 == NO_USER || (self.item.unproven && self.item.user.anonymous.as_ref().is_some_and(refused))
     }
 
     /// Returns the trigger type of automations that may wait for the event, or `None` if it is unattributed.
@@ -33,6 +33,6 @@ impl NewEvent<'_> {
 
     /// Returns the automations that the event starts.
     pub fn starts<'i>(&self, index: &'i Index) -> impl Iterator<Item = &'i Startable> + use<'i> {
-        index.started_by(self.person.0, self.trigger(), self.name)
+        index.started_by(self.user.0, self.trigger(), self.name)
     }
 }

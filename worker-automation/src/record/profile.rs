@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_keeps_the_known_persons_properties() {
+    fn merging_keeps_the_known_users_properties() {
         let mut known = profile(1, json!({"plan": "pro"}));
         let mut anonymous = profile(2, json!({"plan": "free", "source": "ad", "email": "a@b.co"}));
         anonymous.anonymous_id = Some("anon".into());
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_cannot_outgrow_its_limits_but_can_shrink() {
+    fn profile_cannot_exceed_its_limits_but_can_shrink() {
         let many: Map<String, Value> = (0..MAX_KEYS).map(|i| (format!("k{i}"), json!(i))).collect();
         let mut p = profile(1, Value::Object(many));
         assert!(patch(&mut p, object(&json!({"one": 1}))).is_err());

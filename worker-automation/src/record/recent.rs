@@ -11,19 +11,19 @@ use std::sync::{Mutex, PoisonError};
 use kernel::ids::ProjectId;
 use uuid::Uuid;
 
-/// Marks in each bucket.
-const WAYS: usize = 8;
+/// Fingerprints in each bucket.
+const BUCKET_SIZE: usize = 8;
 /// Number of buckets. Together they hold the last two million events in 8 MiB.
-const PLACES: usize = 1 << 18;
+const BUCKETS: usize = 1 << 18;
 /// Number of transactions without trust after the first mistake.
-const FIRST: u32 = 4;
+const MIN_SUSPENSION: u32 = 4;
 /// Maximum number of transactions without trust.
-const MOST: u32 = 1_024;
+const MAX_SUSPENSION: u32 = 1_024;
 
 /// Fingerprints of recent events, shared by a worker's lanes.
-pub struct Recent {
-    /// Newest mark first; 0 means empty.
-    places: Mutex<Vec<[u32; WAYS]>>,
+pub struct RecentEvents {
+    /// Newest fingerprint first; 0 means empty.
+    buckets: Mutex<Vec<[u32; BUCKET_SIZE]>>,
     trust: Mutex<Trust>,
 }
 
@@ -34,72 +34,72 @@ struct Trust {
     /// Transactions for which the last mistake suspended trust.
     last: u32,
     /// Trusted transactions since the last mistake.
-    well: u32,
+    successes: u32,
 }
 
 impl Trust {
-    fn ask(&mut self) -> bool {
+    fn check(&mut self) -> bool {
         if self.suspended > 0 {
             self.suspended -= 1;
             return false;
         }
-        self.well = self.well.saturating_add(1);
-        if self.well > MOST {
+        self.successes = self.successes.saturating_add(1);
+        if self.successes > MAX_SUSPENSION {
             self.last = 0;
         }
         true
     }
 
-    fn mistaken(&mut self) {
-        self.last = (self.last * 2).clamp(FIRST, MOST);
-        (self.suspended, self.well) = (self.last, 0);
+    fn record_mistake(&mut self) {
+        self.last = (self.last * 2).clamp(MIN_SUSPENSION, MAX_SUSPENSION);
+        (self.suspended, self.successes) = (self.last, 0);
     }
 }
 
-impl Default for Recent {
+impl Default for RecentEvents {
     fn default() -> Self {
-        Self { places: Mutex::new(vec![[0; WAYS]; PLACES]), trust: Mutex::default() }
+        Self { buckets: Mutex::new(vec![[0; BUCKET_SIZE]; BUCKETS]), trust: Mutex::default() }
     }
 }
 
-/// Returns the bucket and the mark of an event, from the 74 random bits of its ID mixed with its project.
-fn place_and_mark(project: ProjectId, id: Uuid) -> (usize, u32) {
+/// Returns the bucket and the fingerprint of an event, from the 74 random bits of its ID mixed with its project.
+fn bucket_and_fingerprint(project: ProjectId, id: Uuid) -> (usize, u32) {
     let (high, low) = id.as_u64_pair();
     let of_project = project.0.as_u64_pair().1;
     let mixed = (low ^ of_project.rotate_left(32) ^ high.rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = mixed ^ (mixed >> 29);
-    (mixed as usize % PLACES, ((mixed >> 32) as u32).max(1))
+    (mixed as usize % BUCKETS, ((mixed >> 32) as u32).max(1))
 }
 
-impl Recent {
+impl RecentEvents {
     /// Returns whether the next transaction may trust this memory. Each call counts as one transaction.
     pub fn is_trusted(&self) -> bool {
-        self.trust.lock().unwrap_or_else(PoisonError::into_inner).ask()
+        self.trust.lock().unwrap_or_else(PoisonError::into_inner).check()
     }
 
     /// Suspends trust after an event that was not remembered turned out to exist.
-    pub fn mistaken(&self) {
-        self.trust.lock().unwrap_or_else(PoisonError::into_inner).mistaken();
+    pub fn record_mistake(&self) {
+        self.trust.lock().unwrap_or_else(PoisonError::into_inner).record_mistake();
     }
 
     /// Returns for each event whether it may have been recorded before.
     pub fn are_suspect(&self, events: impl Iterator<Item = (ProjectId, Uuid)>) -> Vec<bool> {
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let is_suspect = |(project, id)| {
-            let (place, mark) = place_and_mark(project, id);
-            places[place].contains(&mark)
+            let (bucket, fingerprint) = bucket_and_fingerprint(project, id);
+            buckets[bucket].contains(&fingerprint)
         };
         events.map(is_suspect).collect()
     }
 
     /// Remembers the events of a committed transaction.
     pub fn remember(&self, events: &[(ProjectId, Uuid)]) {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         for (project, id) in events {
-            let (place, mark) = place_and_mark(*project, *id);
-            let marks = &mut places[place];
-            marks.copy_within(..WAYS - 1, 1);
-            marks[0] = mark;
+            let (bucket, fingerprint) = bucket_and_fingerprint(*project, *id);
+            let fingerprints = &mut buckets[bucket];
+            fingerprints.copy_within(..BUCKET_SIZE - 1, 1);
+            fingerprints[0] = fingerprint;
         }
     }
 }
@@ -115,8 +115,8 @@ mod tests {
     const PROJECT: ProjectId = ProjectId(Uuid::from_u128(7));
 
     #[test]
-    fn what_was_recorded_lately_is_suspect_and_little_else() {
-        let recent = Recent::default();
+    fn recently_recorded_events_are_suspect_and_few_others() {
+        let recent = RecentEvents::default();
         let fresh = |n: usize| -> Vec<(ProjectId, Uuid)> {
             (0..n).map(|_| (PROJECT, ids::timed(1_790_000_000_000, rand::random()))).collect()
         };
@@ -133,16 +133,16 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_suspend_trust_for_longer_each_time_and_are_forgiven() {
+    fn repeated_mistakes_suspend_trust_longer_and_expire() {
         let mut trust = Trust::default();
-        assert!(trust.ask());
+        assert!(trust.check());
         let suspended = |trust: &mut Trust| {
-            trust.mistaken();
-            (0..=2 * MOST).take_while(|_| !trust.ask()).count()
+            trust.record_mistake();
+            (0..=2 * MAX_SUSPENSION).take_while(|_| !trust.check()).count()
         };
         assert_eq!([(); 4].map(|()| suspended(&mut trust)), [4, 8, 16, 32]);
-        assert_eq!([(); 8].map(|()| suspended(&mut trust))[7], MOST as usize);
-        (0..=MOST).for_each(|_| assert!(trust.ask()));
+        assert_eq!([(); 8].map(|()| suspended(&mut trust))[7], MAX_SUSPENSION as usize);
+        (0..=MAX_SUSPENSION).for_each(|_| assert!(trust.check()));
         assert_eq!(suspended(&mut trust), 4);
     }
 }

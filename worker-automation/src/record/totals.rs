@@ -14,61 +14,63 @@ use store_profiles::events::counters;
 use tokio::time::Instant;
 
 /// Interval between rounds.
-const ROUND: Duration = Duration::from_secs(5);
+const FOLD_INTERVAL: Duration = Duration::from_secs(5);
 /// Number of rows from which a project is folded in the next round.
-const MANY: u32 = 200;
+const MAX_UNFOLDED_ROWS: u32 = 200;
 /// Age from which fewer rows are folded.
-const LONG: Duration = Duration::from_secs(30);
+const MAX_UNFOLDED_AGE: Duration = Duration::from_secs(30);
 /// Maximum number of projects in one transaction.
-const TOGETHER: usize = 50;
+const MAX_PROJECTS_PER_TRANSACTION: usize = 50;
 
-struct Noted {
+struct UnfoldedRows {
     rows: u32,
     since: Instant,
 }
 
 /// Projects with unfolded counter rows.
 #[derive(Default)]
-pub struct Totals(Mutex<HashMap<ProjectId, Noted>>);
+pub struct Totals(Mutex<HashMap<ProjectId, UnfoldedRows>>);
 
 impl Totals {
     /// Records that a transaction has counted events of these projects.
-    pub fn note(&self, projects: impl IntoIterator<Item = ProjectId>) {
-        let Ok(mut noted) = self.0.lock() else { return };
+    pub fn add(&self, projects: impl IntoIterator<Item = ProjectId>) {
+        let Ok(mut unfolded) = self.0.lock() else { return };
         for project in projects {
-            noted.entry(project).or_insert_with(|| Noted { rows: 0, since: Instant::now() }).rows += 1;
+            unfolded.entry(project).or_insert_with(|| UnfoldedRows { rows: 0, since: Instant::now() }).rows += 1;
         }
     }
 
     /// Removes and returns the projects with many or old rows, sorted so that two workers cannot deadlock.
     fn due(&self, now: Instant) -> Vec<ProjectId> {
-        let Ok(mut noted) = self.0.lock() else { return Vec::new() };
-        let is_due = |n: &mut Noted| n.rows >= MANY || now.saturating_duration_since(n.since) >= LONG;
-        let mut due: Vec<ProjectId> = noted.extract_if(|_, n| is_due(n)).map(|(project, _)| project).collect();
+        let Ok(mut unfolded) = self.0.lock() else { return Vec::new() };
+        let is_due = |n: &mut UnfoldedRows| {
+            n.rows >= MAX_UNFOLDED_ROWS || now.saturating_duration_since(n.since) >= MAX_UNFOLDED_AGE
+        };
+        let mut due: Vec<ProjectId> = unfolded.extract_if(|_, n| is_due(n)).map(|(project, _)| project).collect();
         due.sort_unstable();
         due
     }
 
     /// Folds due projects periodically until shutdown.
     pub async fn run(&self, store: Store, shutdown: Shutdown) {
-        let mut looked = false;
-        while shutdown.run_until_cancelled(tokio::time::sleep(ROUND)).await.is_some() {
-            if !looked {
-                looked = self.note_left(&store).await.is_ok();
+        let mut has_leftover = false;
+        while shutdown.run_until_cancelled(tokio::time::sleep(FOLD_INTERVAL)).await.is_some() {
+            if !has_leftover {
+                has_leftover = self.add_leftover(&store).await.is_ok();
             }
             let due = self.due(Instant::now());
-            for (i, together) in due.chunks(TOGETHER).enumerate() {
-                if let Err(error) = fold(&store, together).await {
+            for (i, chunk) in due.chunks(MAX_PROJECTS_PER_TRANSACTION).enumerate() {
+                if let Err(error) = fold(&store, chunk).await {
                     tracing::debug!(%error, "event totals cannot be folded; retrying");
-                    self.note(due.iter().skip(i * TOGETHER).copied());
+                    self.add(due.iter().skip(i * MAX_PROJECTS_PER_TRANSACTION).copied());
                     break;
                 }
             }
         }
     }
 
-    async fn note_left(&self, store: &Store) -> Result<(), StoreError> {
-        self.note(counters::unfolded(&store.connection().await?).await?);
+    async fn add_leftover(&self, store: &Store) -> Result<(), StoreError> {
+        self.add(counters::projects_to_fold(&store.connection().await?).await?);
         Ok(())
     }
 }
@@ -90,17 +92,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_much_or_old_is_due_once() {
+    fn many_or_old_rows_are_due_once() {
         let totals = Totals::default();
         let [busy, quiet] = [2, 1].map(|n| ProjectId(Uuid::from_u128(n)));
-        totals.note([quiet]);
-        for _ in 0..MANY {
-            totals.note([busy]);
+        totals.add([quiet]);
+        for _ in 0..MAX_UNFOLDED_ROWS {
+            totals.add([busy]);
         }
         let now = Instant::now();
         assert_eq!(totals.due(now), [busy]);
         assert_eq!(totals.due(now), []);
-        totals.note([busy]);
-        assert_eq!(totals.due(now + LONG * 2), [quiet, busy]);
+        totals.add([busy]);
+        assert_eq!(totals.due(now + MAX_UNFOLDED_AGE * 2), [quiet, busy]);
     }
 }

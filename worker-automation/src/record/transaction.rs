@@ -18,28 +18,28 @@ use kernel::failpoint;
 use kernel::ids::{self, ProjectId};
 use kernel::metric_name::Metric;
 use store_profiles::events::record::{NewClientId, claim_client_ids};
-use store_profiles::users::record::PersonKey;
+use store_profiles::users::record::ProjectUserId;
 use store_profiles::users::removals;
 use store_sending::outbox::{self, OutboxRow};
 use trace::Span;
 use uuid::Uuid;
 
-use crate::automations::matching::{Index, Reading};
-use crate::automations::runs::{self, Observed, Programs, Stage};
+use crate::automations::matching::{Index, IndexBuilder};
+use crate::automations::runs::{self, Observed, Programs, RunContext};
 use crate::ingest::batch::Batch;
 use crate::ingest::item::{Action, Event, Item};
-use crate::record::days::Days;
-use crate::record::endpoints::Endpoints;
+use crate::record::batch_users::BatchUsers;
+use crate::record::daily_counts::TimezoneCache;
+use crate::record::deleted_projects::DeletedProjects;
+use crate::record::endpoints::EndpointCache;
 use crate::record::erase::{self, Aborted, Erasures, Part};
 use crate::record::error::RecordError;
 use crate::record::events;
-use crate::record::known::{Begun, Known, Learnt};
-use crate::record::marks::{Marks, Watching};
-use crate::record::new_event::{NOBODY, NewEvent};
-use crate::record::people::People;
-use crate::record::recent::Recent;
-use crate::record::removed::Removed;
+use crate::record::marks::{DependencyCache, SegmentMarks};
+use crate::record::new_event::{NO_USER, NewEvent};
+use crate::record::recent::RecentEvents;
 use crate::record::totals::Totals;
+use crate::record::user_cache::{CacheUpdate, CacheVersion, UserCache};
 use crate::record::{receipts, subscriptions, suppression, tokens};
 use snapshot::Snapshot;
 
@@ -62,7 +62,7 @@ pub struct Recorded {
     /// Number of webhook calls to make.
     pub calls: usize,
     /// Ended trace spans, to be exported.
-    pub hops: Vec<Span>,
+    pub spans: Vec<Span>,
 }
 
 impl Recorded {
@@ -71,7 +71,7 @@ impl Recorded {
     pub fn and(mut self, other: Self) -> Self {
         self.outbox.extend(other.outbox);
         self.queues.extend(other.queues);
-        self.hops.extend(other.hops);
+        self.spans.extend(other.spans);
         Self {
             events: self.events + other.events,
             repeats: self.repeats + other.repeats,
@@ -79,7 +79,7 @@ impl Recorded {
             calls: self.calls + other.calls,
             outbox: self.outbox,
             queues: self.queues,
-            hops: self.hops,
+            spans: self.spans,
         }
     }
 }
@@ -91,13 +91,13 @@ pub struct Recorder {
     pub names: Names,
     pub index: ArcSwap<Index>,
     pub programs: Programs,
-    pub known: Known,
+    pub user_cache: UserCache,
     pub totals: Totals,
-    recent: Recent,
-    days: Days,
-    removed: Removed,
-    watching: Watching,
-    endpoints: Endpoints,
+    recent: RecentEvents,
+    timezones: TimezoneCache,
+    deleted_projects: DeletedProjects,
+    dependencies: DependencyCache,
+    endpoints: EndpointCache,
 }
 
 /// One attempt to record a batch without the items in `skip`.
@@ -107,27 +107,41 @@ struct Attempt<'a> {
     skip: &'a HashSet<usize>,
     mode: Mode,
     /// Recently recorded events, if events not among them are taken to be new.
-    trusted: Option<&'a Recent>,
+    trusted: Option<&'a RecentEvents>,
 }
 
 /// The effects of a transaction, valid once it is committed.
 struct Applied {
     recorded: Recorded,
-    begun: Begun,
-    learnt: Learnt,
+    cache_version: CacheVersion,
+    cache_update: CacheUpdate,
     counted: Vec<ProjectId>,
     events: Vec<(ProjectId, Uuid)>,
     now: Timestamp,
 }
 
 impl Recorder {
-    /// Creates a recorder that caches at most `people` users.
-    pub fn new(store: Store, clock: Clock, names: Names, people: usize) -> Self {
-        let index = ArcSwap::from_pointee(Reading::default().finish(-1));
-        let (programs, known, totals) = (Programs::default(), Known::new(people), Totals::default());
-        let (recent, days, removed) = (Recent::default(), Days::default(), Removed::default());
-        let (watching, endpoints) = (Watching::default(), Endpoints::default());
-        Self { store, clock, names, index, programs, known, totals, recent, days, removed, watching, endpoints }
+    /// Creates a recorder that caches at most `cache_capacity` users.
+    pub fn new(store: Store, clock: Clock, names: Names, cache_capacity: usize) -> Self {
+        let index = ArcSwap::from_pointee(IndexBuilder::default().build(-1));
+        let (programs, user_cache, totals) = (Programs::default(), UserCache::new(cache_capacity), Totals::default());
+        let (recent, timezones, deleted_projects) =
+            (RecentEvents::default(), TimezoneCache::default(), DeletedProjects::default());
+        let (dependencies, endpoints) = (DependencyCache::default(), EndpointCache::default());
+        Self {
+            store,
+            clock,
+            names,
+            index,
+            programs,
+            user_cache,
+            totals,
+            recent,
+            timezones,
+            deleted_projects,
+            dependencies,
+            endpoints,
+        }
     }
 
     /// Records a batch without the items in `skip`.
@@ -135,7 +149,7 @@ impl Recorder {
         let attempt = Attempt { batch, skip, mode, trusted: None };
         if self.recent.is_trusted() {
             match self.attempt(Attempt { trusted: Some(&self.recent), ..attempt }).await {
-                Err(RecordError::Store(error)) if error.is_unique_violation() => self.recent.mistaken(),
+                Err(RecordError::Store(error)) if error.is_unique_violation() => self.recent.record_mistake(),
                 outcome => return outcome,
             }
         }
@@ -150,7 +164,7 @@ impl Recorder {
             match self.transact(&mut connection, attempt, &erased).await {
                 Ok(recorded) => return Ok(recorded),
                 Err(Aborted::Unannounced(users)) => more.extend(users),
-                Err(Aborted::By(error)) => return Err(error),
+                Err(Aborted::Failed(error)) => return Err(error),
             }
         }
     }
@@ -160,7 +174,7 @@ impl Recorder {
         &self,
         connection: &mut Connection,
         attempt: Attempt<'_>,
-        erased: &[PersonKey],
+        erased: &[ProjectUserId],
     ) -> Result<Recorded, Aborted> {
         let Attempt { batch, mode, .. } = attempt;
         let tx = ingest_partitions::begin(connection).await?;
@@ -172,7 +186,7 @@ impl Recorder {
         let moved = ingest_partitions::advance(&tx, &batch.steps).await?;
         if moved.len() != batch.steps.len() {
             // Another worker has taken over the partition, or the database was restored to an earlier state.
-            self.known.forget();
+            self.user_cache.invalidate();
             let deposed = batch.steps.iter().map(|s| s.partition).filter(|p| !moved.contains(p)).collect();
             return Err(RecordError::Deposed(deposed).into());
         }
@@ -182,8 +196,8 @@ impl Recorder {
         failpoint::hit("automation.before_commit");
         tx.commit().await.map_err(StoreError::from)?;
         failpoint::hit("automation.after_commit");
-        self.known.learn(applied.begun, applied.learnt, applied.now);
-        self.totals.note(applied.counted);
+        self.user_cache.apply(applied.cache_version, applied.cache_update, applied.now);
+        self.totals.add(applied.counted);
         self.recent.remember(&applied.events);
         Ok(applied.recorded)
     }
@@ -192,36 +206,36 @@ impl Recorder {
         &self,
         tx: &Transaction<'_>,
         Attempt { batch, skip, trusted, .. }: Attempt<'_>,
-        erased: &[PersonKey],
+        erased: &[ProjectUserId],
     ) -> Result<Applied, Aborted> {
-        let begun = erase::begin(tx, &self.known, erased, batch.items.iter()).await?;
+        let cache_version = erase::begin(tx, &self.user_cache, erased, batch.items.iter()).await?;
         let snapshot = self.snapshot(tx).await?;
         let now = self.clock.now();
         // Uses the lowest partition as the lane of counters: two lanes never hold the same partition.
         let lane = batch.steps.iter().map(|s| s.partition).min().unwrap_or(0);
         let mut all: Vec<(usize, &Item)> = batch.items.iter().enumerate().filter(|(i, _)| !skip.contains(i)).collect();
-        self.removed.leave_out(&mut all);
+        self.deleted_projects.drop_items(&mut all);
 
         let fresh = self.without_repeats(tx, &all).await?;
         let recorded = Recorded { repeats: (all.len() - fresh.len()) as u64, ..Recorded::default() };
-        let (learnt, counted, events) = (Learnt::default(), Vec::new(), Vec::new());
-        let mut applied = Applied { recorded, begun, learnt, counted, events, now };
+        let (cache_update, counted, events) = (CacheUpdate::default(), Vec::new(), Vec::new());
+        let mut applied = Applied { recorded, cache_version, cache_update, counted, events, now };
         let mut erasures = Erasures::load(tx).await?;
         for part in erase::parts(fresh.iter().map(|(_, item)| *item).collect()) {
             match part {
                 Part::Items(items) => {
-                    let items = erasures.leave_out(tx, items).await?;
+                    let items = erasures.drop_erased(tx, items).await?;
                     self.apply_part(tx, (&snapshot, trusted), &items, lane, &mut applied).await?;
                 }
-                Part::Erasure(item, person) => {
-                    let gone = erasures.erase(tx, (lane, now), (item, person), erased).await?;
-                    if !gone.is_empty() {
-                        let entry = erase::log_entry(&self.names, lane, item, &gone);
+                Part::Erasure(item, user) => {
+                    let erased_ids = erasures.erase(tx, (lane, now), (item, user), erased).await?;
+                    if !erased_ids.is_empty() {
+                        let entry = erase::log_entry(&self.names, lane, item, &erased_ids);
                         outbox::insert(tx, std::slice::from_ref(&entry), now).await?;
                         applied.recorded.outbox.push(entry);
                     }
-                    let mut marks = Marks::new(&snapshot.watches);
-                    marks.people(gone);
+                    let mut marks = SegmentMarks::new(&snapshot.dependencies);
+                    marks.users(erased_ids);
                     marks.store(tx, now).await?;
                 }
             }
@@ -232,31 +246,31 @@ impl Recorder {
     async fn apply_part(
         &self,
         tx: &Transaction<'_>,
-        (snapshot, trusted): (&Snapshot, Option<&Recent>),
+        (snapshot, trusted): (&Snapshot, Option<&RecentEvents>),
         items: &[&Item],
         lane: i16,
         applied: &mut Applied,
     ) -> Result<(), RecordError> {
         let (now, index) = (applied.now, &*snapshot.index);
-        let decides = |item: &Item| match &item.action {
+        let needs_lock = |item: &Item| match &item.action {
             Action::Identify { .. } | Action::RegisterToken { .. } | Action::Start { .. } => true,
             Action::Webhook { kind, .. } if kind == suppression::UNSUBSCRIBED => true,
             action => action.event().is_some_and(|event| index.concerns(item.project, action.trigger(), event.name)),
         };
-        let (mut people, wanted) = People::look_up(tx, &self.known, items, now, decides).await?;
+        let (mut users, mentioned) = BatchUsers::look_up(tx, &self.user_cache, items, now, needs_lock).await?;
 
         // Inserts events before it locks users: inserts take longest, and other workers may wait for the locks.
         // A merge that is not known yet does not matter here, because reads expand a user into all their IDs.
-        let repeated = suppression::repeated(tx, items, &people).await?;
+        let repeated = suppression::repeated(tx, items, &users).await?;
         let kept = items.iter().filter(|item| !repeated.contains(&(item.project, item.id)));
         let tracked = kept.filter_map(|item| {
             let Event { name, properties } = item.action.event()?;
-            let person = match item.action {
-                Action::Webhook { .. } => people.of(item).unwrap_or((item.project, NOBODY)),
-                _ if people.refuses(item) => refused(item),
-                _ => people.of(item)?,
+            let user = match item.action {
+                Action::Webhook { .. } => users.of(item).unwrap_or((item.project, NO_USER)),
+                _ if users.refuses(item) => unproven_user(item),
+                _ => users.of(item)?,
             };
-            Some(NewEvent { item, person, name, properties })
+            Some(NewEvent { item, user, name, properties })
         });
         let tracked: Vec<NewEvent<'_>> = tracked.collect();
         failpoint::hit("automation.in_transaction");
@@ -264,34 +278,34 @@ impl Recorder {
         applied.recorded.repeats += new.repeats;
         applied.recorded.events += new.events.len() as u64;
         applied.events.extend(new.events.iter().map(|e| (e.item.project, e.item.id)));
-        applied.counted.extend(self.days.count(tx, now, &new.events).await?);
+        applied.counted.extend(self.timezones.count(tx, now, &new.events).await?);
 
-        let mut others = runs::changing(tx, &self.programs, items).await?;
-        others.extend(suppression::people(tx, items).await?);
-        others.extend(subscriptions::people(items));
+        let mut others = runs::users_to_lock(tx, &self.programs, items).await?;
+        others.extend(suppression::users_to_lock(tx, items).await?);
+        others.extend(subscriptions::users_to_lock(items));
         let awaited = receipts::awaited(tx, index, items).await?;
-        others.extend(awaited.iter().map(|told| told.person));
-        people.hold(tx, wanted, others).await?;
+        others.extend(awaited.iter().map(|receipt| receipt.user));
+        users.create_and_lock(tx, mentioned, others).await?;
         for item in items {
-            if people.refuses(item) {
+            if users.refuses(item) {
                 metrics::counter!(Metric::UnprovenItems, "kind" => item.action.kind()).increment(1);
                 continue;
             }
             match &item.action {
                 Action::Identify { patch } => {
-                    if let Err(too_large) = people.identify(item, patch) {
+                    if let Err(too_large) = users.identify(item, patch) {
                         tracing::warn!(project = %item.project, item = %item.id, "profile not updated: {too_large}");
                         metrics::counter!(Metric::ProfilesTooLarge).increment(1);
                     }
                 }
                 Action::Track { .. } | Action::RegisterToken { .. } => {
-                    if let Some(person) = people.of(item) {
-                        people.saw(person, item.received);
+                    if let Some(user) = users.of(item) {
+                        users.record_seen(user, item.received);
                     }
                 }
                 Action::Webhook { .. }
                 | Action::Timer { .. }
-                | Action::Answer { .. }
+                | Action::CallOutcome { .. }
                 | Action::Start { .. }
                 | Action::RemoveToken { .. }
                 | Action::Subscribe(_)
@@ -301,31 +315,31 @@ impl Recorder {
         // A merge later in the batch changes the user of earlier events.
         for event in &mut new.events {
             // A merge that only the lock revealed refuses events first attributed to the anonymous user.
-            event.person = if people.refuses(event.item) { refused(event.item) } else { people.resolve(event.person) };
+            event.user = if users.refuses(event.item) { unproven_user(event.item) } else { users.resolve(event.user) };
         }
 
-        let mut marks = Marks::new(&snapshot.watches);
+        let mut marks = SegmentMarks::new(&snapshot.dependencies);
         marks.events(&new.events);
-        marks.devices(tokens::registered(items, &people));
+        marks.devices(tokens::registered(items, &users));
 
-        people.reassign(tx).await?;
-        tokens::store(tx, items, &people).await?;
-        let reached = receipts::store(tx, items, &people, now).await?;
-        let for_endpoints = receipts::for_endpoints(&snapshot.asked, items, &reached);
-        subscriptions::store(tx, items, &people).await?;
-        let told = receipts::news(awaited, reached, &people);
-        let stage = Stage { tx, index, programs: &self.programs, days: &self.days, people: &mut people };
-        let observed = Observed { events: &new.events, receipts: &told };
-        let outcome = runs::apply(stage, items, observed, now).await?;
-        applied.recorded.runs += outcome.started;
-        let written = outcome.store(tx, &self.names, lane, now).await?;
+        users.reassign(tx).await?;
+        tokens::store(tx, items, &users).await?;
+        let reached = receipts::store(tx, items, &users, now).await?;
+        let endpoint_notifications = receipts::endpoint_notifications(&snapshot.subscriptions, items, &reached);
+        subscriptions::store(tx, items, &users).await?;
+        let new_receipts = receipts::new_receipts(awaited, reached, &users);
+        let ctx = RunContext { tx, index, programs: &self.programs, timezones: &self.timezones, users: &mut users };
+        let observed = Observed { events: &new.events, receipts: &new_receipts };
+        let effects = runs::apply(ctx, items, observed, now).await?;
+        applied.recorded.runs += effects.started;
+        let written = effects.store(tx, &self.names, lane, now).await?;
         applied.recorded.calls += written.calls;
         applied.recorded.queues.extend(written.queues);
-        applied.recorded.hops.extend(written.hops);
-        applied.learnt.add(people.store(tx, (&self.known, &mut marks), lane, now).await?);
+        applied.recorded.spans.extend(written.spans);
+        applied.cache_update.add(users.store(tx, (&self.user_cache, &mut marks), lane, now).await?);
         marks.store(tx, now).await?;
         // Runs last: the users and messages it refers to exist by now.
-        snapshot.asked.tell(tx, &for_endpoints, &written.news, now).await?;
+        snapshot.subscriptions.notify(tx, &endpoint_notifications, &written.notifications, now).await?;
         outbox::insert(tx, &written.outbox, now).await?;
         applied.recorded.outbox.extend(written.outbox);
         Ok(())
@@ -355,6 +369,6 @@ impl Recorder {
 }
 
 /// Returns the key that stands in for the user of an item refused for lack of proof.
-fn refused(item: &Item) -> PersonKey {
-    (item.project, item.who.anonymous.as_ref().map_or(NOBODY, |anonymous| ids::unproven(anonymous.id)))
+fn unproven_user(item: &Item) -> ProjectUserId {
+    (item.project, item.user.anonymous.as_ref().map_or(NO_USER, |anonymous| ids::unproven(anonymous.id)))
 }

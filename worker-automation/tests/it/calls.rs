@@ -49,13 +49,13 @@ async fn automation(f: &Fixture, url: &str) -> Uuid {
 const SENT: &str = "SELECT max(right(template_id::text, 1)::int)::bigint FROM message";
 
 #[tokio::test]
-async fn a_call_is_signed_tried_again_and_its_answer_used() {
+async fn call_is_signed_and_retried_and_its_response_is_used() {
     let f = Fixture::start().await;
     let before = ProjectSecrets::random();
     let secrets = before.clone().with_rotated_signing(f.clock.now());
     project_with(&f, &secrets).await;
     let server = ProviderServer::start(|_: &Received| Reply::json(200, &json!({"tier": 3}))).await;
-    server.fail_next(Fault::Answer(Reply::empty(503)));
+    server.fail_next(Fault::Respond(Reply::empty(503)));
     automation(&f, &format!("{}/crm", server.url())).await;
     f.publish(vec![track(&f, "u1", "e", json!({}))]).await;
     f.eventually("the run continued", SENT, 1).await;
@@ -97,7 +97,7 @@ async fn a_project_without_a_signing_secret_gets_one_on_first_use() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_called_is_told_and_the_run_goes_on() {
+async fn failed_call_is_reported_and_the_run_continues() {
     let f = Fixture::start().await;
     project(&f).await;
     let server = ProviderServer::start(|_: &Received| Reply::json(404, &json!({"tier": 3}))).await;
@@ -132,7 +132,7 @@ async fn what_cannot_be_called_is_told_and_the_run_goes_on() {
 }
 
 #[tokio::test]
-async fn hanging_calls_of_one_owner_hold_up_no_other_owners_calls() {
+async fn hanging_calls_of_one_owner_delay_no_other_owner() {
     let mut f = Fixture::start().await;
     let hanging = ProviderServer::start(|_: &Received| Reply::json(200, &json!({}))).await;
     let account = Uuid::from_u128(7);

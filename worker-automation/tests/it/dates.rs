@@ -30,12 +30,12 @@ async fn due(f: &Fixture) -> Vec<String> {
 }
 
 /// Returns an item as the scheduler publishes it.
-fn start(f: &Fixture, automation: Uuid, person: &str, date: Timestamp) -> IngestItem {
-    let id = ids::timed_for(date.as_millisecond(), &[automation.as_bytes(), person.as_bytes()]);
+fn start(f: &Fixture, automation: Uuid, user: &str, date: Timestamp) -> IngestItem {
+    let id = ids::timed_for(date.as_millisecond(), &[automation.as_bytes(), user.as_bytes()]);
     IngestItem {
         id: id_bytes(id),
         dedupe_id: id_bytes(id),
-        user_id: Some(person.to_owned()),
+        user_id: Some(user.to_owned()),
         body: Some(Body::Start(Start {
             automation_id: id_bytes(automation),
             date_ms: date.as_millisecond(),
@@ -45,7 +45,7 @@ fn start(f: &Fixture, automation: Uuid, person: &str, date: Timestamp) -> Ingest
     }
 }
 
-async fn person(f: &Fixture, external_id: &str) -> String {
+async fn user(f: &Fixture, external_id: &str) -> String {
     f.text(&format!("SELECT id::text FROM users WHERE external_id = '{external_id}'")).await.unwrap()
 }
 
@@ -55,7 +55,7 @@ fn moment(f: &Fixture, from_now: SignedDuration) -> Timestamp {
 }
 
 #[tokio::test]
-async fn a_date_is_noted_moved_and_forgotten_as_the_profile_says() {
+async fn date_is_stored_moved_and_removed_with_the_profile() {
     let f = Fixture::start().await;
     by_date(&f, json!({"time": "09:00"}), &[mail(1)]).await;
     let set = async |properties: Value| {
@@ -85,7 +85,7 @@ async fn a_date_is_noted_moved_and_forgotten_as_the_profile_says() {
 }
 
 #[tokio::test]
-async fn a_step_that_writes_the_date_notes_it() {
+async fn step_that_writes_the_date_schedules_it() {
     let f = Fixture::start().await;
     by_date(&f, json!({}), &[mail(1)]).await;
     let steps = [json!({"type": "UPDATE_USER", "properties": {"date": "{{ event.properties.until }}"}})];
@@ -97,7 +97,7 @@ async fn a_step_that_writes_the_date_notes_it() {
 }
 
 #[tokio::test]
-async fn who_becomes_a_known_person_has_their_dates_once() {
+async fn merged_user_has_each_date_once() {
     let f = Fixture::start().await;
     by_date(&f, json!({}), &[mail(1)]).await;
     f.publish(vec![identify(&f, None, Some("a1"), json!({"date": "2999-06-01"}))]).await;
@@ -112,14 +112,14 @@ async fn who_becomes_a_known_person_has_their_dates_once() {
 }
 
 #[tokio::test]
-async fn a_date_that_comes_starts_one_run_and_the_next_one_is_noted() {
+async fn due_date_starts_one_run_and_schedules_the_next_date() {
     let f = Fixture::start().await;
     let automation = by_date(&f, json!({"repeat": "yearly"}), &[mail(1)]).await;
     let now = moment(&f, SignedDuration::ZERO).to_zoned(TimeZone::UTC);
     let born = now.checked_sub(28.years()).unwrap().timestamp();
     f.publish(vec![identify(&f, Some("u1"), None, json!({"date": born.to_string()}))]).await;
     f.applied().await;
-    let came = start(&f, automation, &person(&f, "u1").await, now.timestamp());
+    let came = start(&f, automation, &user(&f, "u1").await, now.timestamp());
     f.publish(vec![came.clone()]).await;
     f.publish(vec![came]).await;
     f.applied().await;
@@ -134,7 +134,7 @@ async fn a_date_that_comes_starts_one_run_and_the_next_one_is_noted() {
 }
 
 #[tokio::test]
-async fn what_does_not_stand_any_more_or_is_long_past_starts_nothing() {
+async fn changed_or_long_past_date_starts_nothing() {
     let f = Fixture::start().await;
     let automation = by_date(&f, json!({}), &[mail(1)]).await;
     let (soon, past) = (moment(&f, SignedDuration::from_secs(60)), moment(&f, SignedDuration::from_hours(-25)));
@@ -149,23 +149,23 @@ async fn what_does_not_stand_any_more_or_is_long_past_starts_nothing() {
     f.applied().await;
     let mut items = Vec::new();
     for (who, date) in [("moved", soon), ("gone", soon), ("late", past), ("recent", recent)] {
-        items.push(start(&f, automation, &person(&f, who).await, date));
+        items.push(start(&f, automation, &user(&f, who).await, date));
     }
     // An item of an unknown user, and one of an unknown automation.
     items.push(start(&f, automation, &Uuid::from_u128(77).to_string(), soon));
-    items.push(start(&f, Uuid::from_u128(78), &person(&f, "recent").await, recent));
-    let people = f.number("SELECT count(*) FROM users").await;
+    items.push(start(&f, Uuid::from_u128(78), &user(&f, "recent").await, recent));
+    let users = f.number("SELECT count(*) FROM users").await;
     f.publish(items).await;
     f.applied().await;
     let started = "SELECT string_agg(u.external_id, ',') FROM run r JOIN users u ON u.id = r.user_id";
     assert_eq!(f.text(started).await.as_deref(), Some("recent"));
-    assert_eq!(f.number("SELECT count(*) FROM users").await, people);
+    assert_eq!(f.number("SELECT count(*) FROM users").await, users);
     assert_eq!(due(&f).await, ["2999-06-01T00:00:00Z"]);
     f.stop().await;
 }
 
 #[tokio::test]
-async fn what_has_come_is_left_to_be_judged_whatever_is_said_meanwhile() {
+async fn due_date_is_kept_until_it_is_processed() {
     let f = Fixture::start().await;
     let automation = by_date(&f, json!({"repeat": "yearly"}), &[mail(1)]).await;
     let now = moment(&f, SignedDuration::ZERO).to_zoned(TimeZone::UTC);
@@ -183,7 +183,7 @@ async fn what_has_come_is_left_to_be_judged_whatever_is_said_meanwhile() {
     f.publish(vec![identify(&f, Some("u1"), None, json!({"date": born(32)}))]).await;
     f.applied().await;
     assert_eq!(due(&f).await, [earlier.timestamp().to_string()]);
-    f.publish(vec![start(&f, automation, &person(&f, "u1").await, earlier.timestamp())]).await;
+    f.publish(vec![start(&f, automation, &user(&f, "u1").await, earlier.timestamp())]).await;
     f.applied().await;
     let next = earlier.checked_add(1.years()).unwrap().timestamp();
     assert_eq!((f.number(RUNS).await, due(&f).await), (1, vec![next.to_string()]));
@@ -197,7 +197,7 @@ async fn what_has_come_is_left_to_be_judged_whatever_is_said_meanwhile() {
 }
 
 #[tokio::test]
-async fn who_goes_west_on_the_day_is_met_once() {
+async fn date_starts_one_run_despite_a_timezone_change() {
     let f = Fixture::start().await;
     // Midnight of the current date in a far eastern timezone, and later on the same date in a western one.
     let automation = by_date(&f, json!({"repeat": "yearly"}), &[mail(1)]).await;
@@ -210,7 +210,7 @@ async fn who_goes_west_on_the_day_is_met_once() {
         f.applied().await;
     };
     set("Pacific/Kiritimati").await;
-    let who = person(&f, "u1").await;
+    let who = user(&f, "u1").await;
     f.publish(vec![start(&f, automation, &who, midnight("Pacific/Kiritimati"))]).await;
     f.applied().await;
     assert_eq!(f.number(RUNS).await, 1);
@@ -223,7 +223,7 @@ async fn who_goes_west_on_the_day_is_met_once() {
 }
 
 #[tokio::test]
-async fn nothing_is_noted_where_no_date_starts_anything() {
+async fn no_dates_are_stored_without_date_triggered_automations() {
     let f = Fixture::start().await;
     let automation = by_date(&f, json!({}), &[mail(1)]).await;
     f.deactivate(automation).await;

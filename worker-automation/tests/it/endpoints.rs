@@ -21,7 +21,7 @@ async fn endpoint(f: &Fixture, project: Uuid, types: &str) -> Uuid {
 }
 
 /// Returns the deliveries of an endpoint: the type and one value of the data, ordered by type.
-async fn told(f: &Fixture, endpoint: Uuid, value: &str) -> Vec<String> {
+async fn deliveries(f: &Fixture, endpoint: Uuid, value: &str) -> Vec<String> {
     let sql = format!(
         "SELECT string_agg(type || coalesce(' ' || (data ->> '{value}'), ''), ',' ORDER BY type, id) \
          FROM webhook_delivery WHERE endpoint_id = '{endpoint}' AND due_at IS NOT NULL"
@@ -47,7 +47,7 @@ async fn message(f: &Fixture, user: Uuid) -> Uuid {
 }
 
 #[tokio::test]
-async fn the_ways_of_runs_are_told() {
+async fn run_lifecycle_events_are_delivered() {
     let f = Fixture::start().await;
     let goal = json!({"goal": {"event": "paid", "within": 3600}});
     let wait = [json!({"type": "WAIT", "delay": 3600})];
@@ -63,8 +63,8 @@ async fn the_ways_of_runs_are_told() {
     // The same transaction creates the user.
     f.publish(vec![track(&f, "u1", "quick", json!({}))]).await;
     f.applied().await;
-    assert_eq!(told(&f, all, "userId").await, ["automation.completed u1", "automation.entered u1"]);
-    assert_eq!(told(&f, some, "userId").await, ["automation.completed u1"]);
+    assert_eq!(deliveries(&f, all, "userId").await, ["automation.completed u1", "automation.entered u1"]);
+    assert_eq!(deliveries(&f, some, "userId").await, ["automation.completed u1"]);
     assert_eq!(
         f.number("SELECT count(DISTINCT id) FROM webhook_delivery WHERE type = 'automation.completed'").await,
         1
@@ -75,18 +75,18 @@ async fn the_ways_of_runs_are_told() {
     f.publish(vec![track(&f, "u1", "paid", json!({}))]).await;
     f.publish(vec![anonymous_track(&f, "a1", "leaves")]).await;
     f.applied().await;
-    let ids = told(&f, all, "automationId").await;
+    let ids = deliveries(&f, all, "automationId").await;
     assert!(ids.contains(&format!("automation.converted {slow}")), "{ids:?}");
-    let people = told(&f, all, "anonymousId").await;
-    assert!(people.contains(&"automation.exited a1".to_owned()), "{people:?}");
-    assert_eq!(told(&f, some, "userId").await, Vec::<String>::new());
-    assert_eq!(told(&f, others, "userId").await, Vec::<String>::new());
+    let users = deliveries(&f, all, "anonymousId").await;
+    assert!(users.contains(&"automation.exited a1".to_owned()), "{users:?}");
+    assert_eq!(deliveries(&f, some, "userId").await, Vec::<String>::new());
+    assert_eq!(deliveries(&f, others, "userId").await, Vec::<String>::new());
     assert_eq!(f.dead_letters().await, Vec::<String>::new());
     f.stop().await;
 }
 
 #[tokio::test]
-async fn words_of_messages_are_told_once_and_every_click() {
+async fn message_events_are_delivered_once_and_every_click() {
     let f = Fixture::start().await;
     f.publish(vec![track(&f, "u1", "x", json!({}))]).await;
     f.applied().await;
@@ -113,25 +113,25 @@ async fn words_of_messages_are_told_once_and_every_click() {
     f.applied().await;
     let clicked = |page: &str| format!("message.clicked https://shop.example/{page}");
     let expected = ["message.bounced".to_owned(), clicked("a"), clicked("b"), "message.opened".to_owned()];
-    assert_eq!(told(&f, to, "url").await, expected);
-    assert_eq!(told(&f, to, "userId").await[0], "message.bounced u1");
-    assert_eq!(told(&f, to, "reason").await[0], "message.bounced full");
+    assert_eq!(deliveries(&f, to, "url").await, expected);
+    assert_eq!(deliveries(&f, to, "userId").await[0], "message.bounced u1");
+    assert_eq!(deliveries(&f, to, "reason").await[0], "message.bounced full");
     f.stop().await;
 }
 
 #[tokio::test]
-async fn whoever_is_erased_is_named_no_more() {
+async fn erasure_removes_the_users_deliveries() {
     let f = Fixture::start().await;
     let to = endpoint(&f, f.project.0, "{*}").await;
     f.automation("e", "always", &[json!({"type": "WAIT", "delay": 3600})]).await;
     f.publish(vec![track(&f, "u1", "e", json!({})), track(&f, "u2", "e", json!({}))]).await;
     f.applied().await;
-    assert_eq!(told(&f, to, "userId").await, ["automation.entered u1", "automation.entered u2"]);
+    assert_eq!(deliveries(&f, to, "userId").await, ["automation.entered u1", "automation.entered u2"]);
     let user = UserKey::External("u1").internal_id(f.project);
     let erase =
         IngestItem { body: Some(Body::Erase(Erase { user_id: id_bytes(user) })), ..track(&f, "u1", "", json!({})) };
     f.publish(vec![erase]).await;
     f.applied().await;
-    assert_eq!(told(&f, to, "userId").await, ["automation.entered u2"]);
+    assert_eq!(deliveries(&f, to, "userId").await, ["automation.entered u2"]);
     f.stop().await;
 }

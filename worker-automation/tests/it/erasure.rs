@@ -28,7 +28,7 @@ async fn left(f: &Fixture) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn a_person_goes_with_all_that_was_theirs_and_may_come_back() {
+async fn erasure_removes_all_user_data_and_the_user_may_return() {
     let f = Fixture::start().await;
     let template = "00000000-0000-7000-8000-000000000009";
     let steps = [
@@ -71,7 +71,7 @@ async fn a_person_goes_with_all_that_was_theirs_and_may_come_back() {
 }
 
 #[tokio::test]
-async fn what_was_accepted_before_comes_too_late_and_what_was_after_stays() {
+async fn items_accepted_before_an_erasure_are_dropped_and_later_ones_stay() {
     let f = Fixture::start().await;
     f.publish(vec![
         identify(&f, Some("u1"), Some("a1"), json!({"plan": "pro"})),
@@ -97,8 +97,8 @@ async fn what_was_accepted_before_comes_too_late_and_what_was_after_stays() {
     assert_eq!(f.number("SELECT count(*) FROM events WHERE name = 'late'").await, 0);
     assert_eq!(f.number("SELECT count(*) FROM events WHERE name = 'since'").await, 1);
     assert_eq!(f.number("SELECT count(*) FROM push_token").await, 0);
-    let without_person = "SELECT count(*) FROM events e WHERE NOT EXISTS (SELECT FROM users u WHERE u.id = e.user_id)";
-    assert_eq!(f.number(without_person).await, 0);
+    let without_user = "SELECT count(*) FROM events e WHERE NOT EXISTS (SELECT FROM users u WHERE u.id = e.user_id)";
+    assert_eq!(f.number(without_user).await, 0);
     assert_eq!(f.number("SELECT count(*) FROM users WHERE properties <> '{}'").await, 0);
 
     f.publish(vec![anonymous_track(&f, "a1", "later"), track(&f, "other", "viewed", json!({}))]).await;
@@ -108,8 +108,8 @@ async fn what_was_accepted_before_comes_too_late_and_what_was_after_stays() {
     );
     assert_eq!(f.number(&own).await, 1);
     assert_eq!(f.number("SELECT count(*) FROM users WHERE merged_into IS NOT NULL").await, 0);
-    let people = f.number("SELECT count(*) FROM users").await;
-    assert_eq!(f.number("SELECT sum(count)::bigint FROM user_count").await, people);
+    let users = f.number("SELECT count(*) FROM users").await;
+    assert_eq!(f.number("SELECT sum(count)::bigint FROM user_count").await, users);
     assert_eq!(
         f.number("SELECT sum(count)::bigint FROM event_count").await,
         f.number("SELECT count(*) FROM events").await
@@ -120,7 +120,7 @@ async fn what_was_accepted_before_comes_too_late_and_what_was_after_stays() {
 /// A timer carries the scheduler's time, and an erasure the gateway's: the order in which they are applied says nothing
 /// about the order in which they were accepted.
 #[tokio::test]
-async fn what_a_run_tracks_makes_nobody_of_who_was_erased_meanwhile() {
+async fn event_tracked_by_a_run_does_not_recreate_an_erased_user() {
     let f = Fixture::start().await;
     let steps = [json!({"type": "WAIT", "delay": 60}), json!({"type": "TRACK_EVENT", "event": "waited"})];
     f.automation("signed_up", "always", &steps).await;
@@ -147,7 +147,7 @@ async fn what_a_run_tracks_makes_nobody_of_who_was_erased_meanwhile() {
 }
 
 #[tokio::test]
-async fn what_a_run_tracks_is_its_persons_whatever_others_call_themselves() {
+async fn event_tracked_by_a_run_belongs_to_its_user() {
     let f = Fixture::start().await;
     let steps = [json!({"type": "WAIT", "delay": 60}), json!({"type": "TRACK_EVENT", "event": "waited"})];
     f.automation("signed_up", "always", &steps).await;
@@ -167,7 +167,7 @@ async fn what_a_run_tracks_is_its_persons_whatever_others_call_themselves() {
 }
 
 #[tokio::test]
-async fn events_without_proof_go_with_the_user_whose_anonymous_id_they_name() {
+async fn erasure_removes_unproven_events_with_the_users_anonymous_id() {
     let f = Fixture::start().await;
     f.publish(vec![anonymous_track(&f, "a1", "viewed")]).await;
     f.applied().await;
@@ -189,7 +189,7 @@ async fn events_without_proof_go_with_the_user_whose_anonymous_id_they_name() {
 }
 
 #[tokio::test]
-async fn an_erasure_that_comes_again_leaves_who_came_back() {
+async fn redelivered_erasure_keeps_a_returned_user() {
     let f = Fixture::start().await;
     f.publish(vec![identify(&f, Some("u1"), Some("a1"), json!({"plan": "old"}))]).await;
     f.applied().await;
@@ -206,7 +206,7 @@ async fn an_erasure_that_comes_again_leaves_who_came_back() {
 }
 
 #[tokio::test]
-async fn an_erasure_is_complete_at_once_unless_the_user_has_rows_of_older_months() {
+async fn erasure_is_complete_immediately_without_older_rows() {
     let f = Fixture::start().await;
     let old_ms = f.clock.now_ms() - 200 * 86_400_000;
     let month = Month::at(old_ms);
@@ -244,7 +244,7 @@ async fn an_erasure_is_complete_at_once_unless_the_user_has_rows_of_older_months
 
 /// A worker that settles a message locks it, and then its row for the frequency cap.
 #[tokio::test]
-async fn an_erasure_takes_locks_in_an_order_that_allows_no_deadlock_with_delivery() {
+async fn erasure_lock_order_prevents_deadlock_with_delivery() {
     let f = Fixture::start().await;
     f.publish(vec![track(&f, "u1", "viewed", json!({}))]).await;
     f.applied().await;

@@ -112,7 +112,7 @@ async fn an_anonymous_user_needs_no_proof_until_the_merge() {
 }
 
 #[tokio::test]
-async fn an_event_about_a_message_moves_only_a_push_to_its_own_user() {
+async fn event_about_a_message_updates_only_the_users_own_push() {
     let f = Fixture::start().await;
     f.publish(vec![
         anonymous_track(&f, "a1", "viewed"),

@@ -23,7 +23,7 @@ async fn an_event_starts_a_run_whose_message_is_queued() {
 }
 
 #[tokio::test]
-async fn a_wait_sets_a_timer_and_its_end_moves_the_run_on_once() {
+async fn wait_sets_a_timer_that_advances_the_run_once() {
     let f = Fixture::start().await;
     let steps = [json!({"type": "WAIT", "delay": 5}), json!({"type": "SEND_EMAIL", "templateId": Uuid::from_u128(5)})];
     f.automation("checkout_started", "always", &[steps.clone(), steps].concat()).await;
@@ -51,7 +51,7 @@ async fn a_wait_sets_a_timer_and_its_end_moves_the_run_on_once() {
 }
 
 #[tokio::test]
-async fn re_entry_follows_its_rule_also_within_one_batch() {
+async fn reentry_rule_applies_within_one_batch() {
     let f = Fixture::start().await;
     let wait = [json!({"type": "WAIT", "delay": 3600})];
     for reentry in ["once", "after_exit", "always"] {
@@ -109,7 +109,7 @@ async fn a_wait_that_ends_while_the_automation_is_inactive_freezes_the_run() {
 }
 
 #[tokio::test]
-async fn whoever_becomes_known_within_a_batch_comes_in_once() {
+async fn user_merged_within_a_batch_enters_once() {
     let f = Fixture::start().await;
     f.automation("signed_up", "once", &[json!({"type": "WAIT", "delay": 3600})]).await;
     f.automation("viewed", "once", &[json!({"type": "WAIT", "delay": 3600})]).await;
@@ -135,7 +135,7 @@ async fn whoever_becomes_known_within_a_batch_comes_in_once() {
 }
 
 #[tokio::test]
-async fn a_run_that_ends_within_a_batch_lets_the_next_one_in() {
+async fn run_that_ends_within_a_batch_permits_the_next() {
     let f = Fixture::start().await;
     f.automation("e", "after_exit", &[json!({"type": "WAIT", "delay": 1})]).await;
     f.publish(vec![track(&f, "u1", "e", json!({}))]).await;

@@ -7,11 +7,11 @@ use wire::event::{Body, IngestItem, RegisterToken, Start, id_bytes};
 
 use crate::fixture::{Fixture, anonymous_track, identify, track};
 
-async fn watch(f: &Fixture, looks: &str) {
+async fn watch(f: &Fixture, changes: &str) {
     f.execute(&format!(
         "BEGIN; UPDATE change SET seq = seq + 1 WHERE topic = 'segment'; \
          INSERT INTO segment_watch (project_id, looks_at, changed_seq) \
-         SELECT '{}', '{looks}', seq FROM change WHERE topic = 'segment' ON CONFLICT (project_id) DO UPDATE \
+         SELECT '{}', '{changes}', seq FROM change WHERE topic = 'segment' ON CONFLICT (project_id) DO UPDATE \
          SET looks_at = excluded.looks_at, changed_seq = excluded.changed_seq; COMMIT",
         f.project
     ))
@@ -30,7 +30,7 @@ async fn marked(f: &Fixture) -> String {
 }
 
 #[tokio::test]
-async fn only_what_is_looked_at_is_marked() {
+async fn only_segment_dependencies_are_marked() {
     let f = Fixture::start().await;
     f.publish(vec![track(&f, "ann", "bought", json!({})), identify(&f, Some("ann"), None, json!({"a": 1}))]).await;
     assert_eq!(marked(&f).await, "", "no segment depends on anything");
@@ -74,7 +74,7 @@ async fn only_what_is_looked_at_is_marked() {
 }
 
 #[tokio::test]
-async fn a_step_that_changes_a_profile_marks_it() {
+async fn step_that_changes_a_profile_marks_the_user() {
     let f = Fixture::start().await;
     watch(&f, "{profile,person}").await;
     f.publish(vec![track(&f, "ann", "other", json!({}))]).await;
@@ -86,7 +86,7 @@ async fn a_step_that_changes_a_profile_marks_it() {
 }
 
 #[tokio::test]
-async fn a_start_that_is_published_twice_starts_one_run() {
+async fn duplicate_start_starts_one_run() {
     let f = Fixture::start().await;
     let automation = f.automation("never", "always", &[]).await;
     f.publish(vec![track(&f, "ann", "other", json!({}))]).await;

@@ -23,7 +23,7 @@ async fn welcome(f: &Fixture, step: Value) {
 }
 
 #[tokio::test]
-async fn new_messages_are_queued_once_and_hinted_to_delivery() {
+async fn new_messages_are_queued_once_and_delivery_is_notified() {
     let f = Fixture::start().await;
     welcome(&f, json!({"type": "SEND_EMAIL", "templateId": Uuid::from_u128(5)})).await;
     let mut hints = f.bus.client.subscribe(f.bus.names.send_due(Channel::Email)).await.unwrap();
@@ -42,7 +42,7 @@ async fn new_messages_are_queued_once_and_hinted_to_delivery() {
 }
 
 #[tokio::test]
-async fn items_that_a_dead_worker_committed_are_published_by_the_next() {
+async fn outbox_rows_of_a_crashed_worker_are_published_by_the_next() {
     let f = Fixture::without_worker().await;
     welcome(&f, json!({"type": "TRACK_EVENT", "event": "welcomed"})).await;
     let db = f.store.connection().await.unwrap();
@@ -66,7 +66,7 @@ async fn items_that_a_dead_worker_committed_are_published_by_the_next() {
 }
 
 #[tokio::test]
-async fn a_row_that_the_broker_refused_is_published_again_until_it_is_stored() {
+async fn rejected_outbox_row_is_retried_until_stored() {
     let f = Fixture::start().await;
     // A worker checks the streams before it records.
     f.publish(vec![track(&f, "u0", "opened", json!({}))]).await;

@@ -16,7 +16,7 @@ use worker_automation::record::transaction::{Mode, Recorder};
 use crate::fixture::{Fixture, identify};
 
 #[tokio::test]
-async fn two_workers_share_and_one_takes_over_from_a_dead_one_in_order() {
+async fn worker_takes_over_partitions_of_a_crashed_one_in_order() {
     let f = Fixture::start().await;
     let second = f.start_worker();
     f.eventually(
@@ -53,7 +53,7 @@ async fn two_workers_share_and_one_takes_over_from_a_dead_one_in_order() {
 
 /// After the clock is set back by nearly an hour, a lease of a minute looks like one of an hour.
 #[tokio::test]
-async fn what_was_held_by_a_clock_that_was_set_back_since_is_nobodys() {
+async fn leases_from_before_a_clock_reset_are_free() {
     let f = Fixture::without_worker().await;
     let db = f.store.connection().await.unwrap();
     let (dead, live) = (Uuid::from_u128(1), Uuid::from_u128(2));
@@ -73,7 +73,7 @@ async fn what_was_held_by_a_clock_that_was_set_back_since_is_nobodys() {
 }
 
 #[tokio::test]
-async fn a_deposed_owners_commit_fails_and_leaves_nothing() {
+async fn commit_of_a_deposed_owner_fails_and_changes_nothing() {
     let f = Fixture::without_worker().await;
     let db = f.store.connection().await.unwrap();
     let (old, new) = (Uuid::from_u128(1), Uuid::from_u128(2));
@@ -101,7 +101,7 @@ async fn a_deposed_owners_commit_fails_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn positions_of_an_earlier_stream_are_set_back() {
+async fn positions_of_an_earlier_stream_are_reset() {
     let f = Fixture::without_worker().await;
     let db = f.store.connection().await.unwrap();
     f.execute("UPDATE ingest_partition SET applied_seq = 77").await;
@@ -113,7 +113,7 @@ async fn positions_of_an_earlier_stream_are_set_back() {
 }
 
 #[tokio::test]
-async fn a_commit_whose_answer_was_lost_does_not_stop_its_partition() {
+async fn lost_commit_response_does_not_stop_the_partition() {
     let f = Fixture::start().await;
     f.publish_to(3, vec![]).await;
     f.applied().await;
@@ -130,17 +130,17 @@ async fn a_commit_whose_answer_was_lost_does_not_stop_its_partition() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_made_anew_is_read_from_its_start_by_a_worker_that_runs() {
+async fn running_worker_reads_a_recreated_stream_from_its_start() {
     let f = Fixture::start().await;
-    for person in ["one", "two"] {
-        f.publish_to(3, vec![identify(&f, Some(person), None, json!({}))]).await;
+    for user in ["one", "two"] {
+        f.publish_to(3, vec![identify(&f, Some(user), None, json!({}))]).await;
     }
     f.applied().await;
     f.bus.jetstream.delete_stream(f.bus.names.ingest_stream()).await.unwrap();
     topology::ensure(&f.bus).await.unwrap();
     // These messages reuse sequence numbers of the deleted stream.
-    for person in ["three", "four", "five"] {
-        f.publish_to(3, vec![identify(&f, Some(person), None, json!({}))]).await;
+    for user in ["three", "four", "five"] {
+        f.publish_to(3, vec![identify(&f, Some(user), None, json!({}))]).await;
     }
     f.eventually("all users are recorded", "SELECT count(*) FROM users", 5).await;
     f.eventually("the position in the new stream", "SELECT applied_seq FROM ingest_partition WHERE partition = 3", 3)
@@ -149,7 +149,7 @@ async fn a_stream_that_is_made_anew_is_read_from_its_start_by_a_worker_that_runs
 }
 
 #[tokio::test]
-async fn a_restored_database_goes_on_reading_where_it_stands() {
+async fn restored_database_resumes_at_its_position() {
     let f = Fixture::without_worker().await;
     let first = f.start_worker();
     f.eventually("all partitions owned", "SELECT count(*) FROM ingest_partition WHERE owner IS NOT NULL", 8).await;
@@ -169,16 +169,16 @@ async fn a_restored_database_goes_on_reading_where_it_stands() {
 }
 
 #[tokio::test]
-async fn a_worker_that_starts_waits_for_the_partitions() {
+async fn starting_worker_waits_for_the_partitions() {
     let f = Fixture::without_worker().await;
     f.execute("ALTER TABLE ingest_partition RENAME TO away").await;
     let since = f.number("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint").await;
     let worker = f.start_worker();
-    let asked = format!(
+    let queried = format!(
         "SELECT least(1, count(*)) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle' \
          AND query LIKE 'INSERT INTO ingest_partition %' AND query_start > to_timestamp({since} / 1000.0)"
     );
-    f.eventually("the worker has queried the partitions", &asked, 1).await;
+    f.eventually("the worker has queried the partitions", &queried, 1).await;
     f.execute("ALTER TABLE away RENAME TO ingest_partition").await;
     f.eventually("the worker owns all partitions", "SELECT count(*) FROM ingest_partition WHERE owner IS NOT NULL", 8)
         .await;

@@ -18,7 +18,7 @@ async fn read(tx: &Transaction<'_>) -> i64 {
 }
 
 #[tokio::test]
-async fn runs_that_move_on_are_read_alone() {
+async fn advancing_runs_reads_only_those_runs() {
     let f = Fixture::without_worker().await;
     let project = f.project;
     let sql = format!(
@@ -39,14 +39,14 @@ async fn runs_that_move_on_are_read_alone() {
         let most = 3 * MOVED as i64;
 
         let before = read(&tx).await;
-        assert_eq!(runs::people(&tx, &keys).await.unwrap().len(), MOVED);
+        assert_eq!(runs::users_of(&tx, &keys).await.unwrap().len(), MOVED);
         let whose = read(&tx).await;
         let locked = runs::lock(&tx, &keys).await.unwrap();
-        let at_hand = read(&tx).await;
+        let after_lock = read(&tx).await;
         runs::put(&tx, &locked.iter().collect::<Vec<&RunRow>>(), Timestamp::UNIX_EPOCH).await.unwrap();
         let written = read(&tx).await;
 
-        let reads = [whose - before, at_hand - whose, written - at_hand];
+        let reads = [whose - before, after_lock - whose, written - after_lock];
         assert!(locked.len() == MOVED && reads.iter().all(|rows| *rows <= most), "{known:?}: {reads:?}");
         tx.rollback().await.unwrap();
     }

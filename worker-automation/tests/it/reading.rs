@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bus::config::BusConfig;
-use bus::consumer::{Ended, PartitionReader};
-use bus::continuity::{Found, find};
+use bus::consumer::{PartitionReader, ReadError};
+use bus::continuity::{PositionCheck, check_position};
 use bus::{Bus, PublishError, Publisher, topology};
 use bytes::Bytes;
 use kernel::env::Env;
@@ -28,7 +28,7 @@ async fn start(bus: &Bus) -> Position {
 }
 
 #[tokio::test]
-async fn a_reader_goes_on_where_it_was_after_the_broker_was_away() {
+async fn reader_resumes_after_a_broker_outage() {
     let mut nats = PrivateNats::start().await;
     let bus = bus(&nats).await;
     let publisher = Publisher::new(bus.clone());
@@ -66,12 +66,12 @@ async fn a_reader_goes_on_where_it_was_after_the_broker_was_away() {
     }
     let mut newer = PartitionReader::new(bus, 3, 8, start);
     assert_eq!(newer.next().await.map(|d| d.seq), Ok(1));
-    assert_eq!(next().await, Err(Ended::Deposed(3)));
+    assert_eq!(next().await, Err(ReadError::Deposed(3)));
 }
 
 /// A power failure loses what the broker had not synced, and an older copy of its disk everything newer.
 #[tokio::test]
-async fn a_reader_notices_that_the_stream_lost_what_it_has_read_and_says_where_it_goes_on() {
+async fn reader_detects_lost_messages_and_returns_the_resume_position() {
     let mut nats = PrivateNats::start().await;
     let bus = bus(&nats).await;
     let publisher = Publisher::new(bus.clone());
@@ -93,7 +93,7 @@ async fn a_reader_notices_that_the_stream_lost_what_it_has_read_and_says_where_i
         assert_eq!(last.as_ref().map(|read| read.seq), Some(seq));
         let read = Position { seq, stored_ns: last.as_ref().map_or(0, |read| read.stored_ns), ..start(&bus).await };
         let stream = bus.jetstream.get_stream(bus.names.ingest_stream()).await.unwrap();
-        assert_eq!(find(&stream, read).await.unwrap(), Found::Same);
+        assert_eq!(check_position(&stream, read).await.unwrap(), PositionCheck::Same);
     }
 
     nats.stop().await;
@@ -102,11 +102,11 @@ async fn a_reader_notices_that_the_stream_lost_what_it_has_read_and_says_where_i
     for seq in 3..=5 {
         assert_eq!(publish("new").await, seq);
     }
-    assert_eq!(next().await.unwrap_err(), Ended::Rewound(2));
+    assert_eq!(next().await.unwrap_err(), ReadError::StreamTruncated(2));
     let stored_ns = last.unwrap().stored_ns;
     let after = Position { seq: 4, stored_ns, ..start(&bus).await };
     let stream = bus.jetstream.get_stream(bus.names.ingest_stream()).await.unwrap();
-    assert_eq!(find(&stream, after).await.unwrap(), Found::Another);
-    assert_eq!(find(&stream, Position { seq: 9, ..after }).await.unwrap(), Found::Nothing);
-    assert_eq!(PartitionReader::new(bus, 3, 8, after).next().await.unwrap_err(), Ended::Rewound(2));
+    assert_eq!(check_position(&stream, after).await.unwrap(), PositionCheck::Reused);
+    assert_eq!(check_position(&stream, Position { seq: 9, ..after }).await.unwrap(), PositionCheck::Missing);
+    assert_eq!(PartitionReader::new(bus, 3, 8, after).next().await.unwrap_err(), ReadError::StreamTruncated(2));
 }

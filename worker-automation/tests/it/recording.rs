@@ -9,7 +9,7 @@ use wire::event::{IngestBatch, IngestItem, VERSION, id_bytes};
 use crate::fixture::{Fixture, identify, track};
 
 #[tokio::test]
-async fn an_event_is_recorded_once_however_often_it_is_sent() {
+async fn duplicate_event_is_recorded_once() {
     let f = Fixture::start().await;
     let own = track(&f, "u1", "bought", json!({"total": 9.5}));
     let mut derived = track(&f, "u1", "bought", json!({}));
@@ -34,7 +34,7 @@ async fn an_event_is_recorded_once_however_often_it_is_sent() {
 /// A backend's event with a UUIDv7 gets a row ID derived from it. A public key's event with that ID is a different
 /// event.
 #[tokio::test]
-async fn a_public_keys_event_does_not_suppress_a_backends_of_the_same_id() {
+async fn public_key_event_does_not_suppress_backend_event_with_same_id() {
     let f = Fixture::start().await;
     let public = track(&f, "u1", "bought", json!({}));
     let own = public.row_id().unwrap();
@@ -53,7 +53,7 @@ async fn a_public_keys_event_does_not_suppress_a_backends_of_the_same_id() {
 
 /// The row ID of a backend's event can be computed from its UUIDv7.
 #[tokio::test]
-async fn a_public_key_that_sends_a_backends_row_id_first_does_not_suppress_its_event() {
+async fn public_key_event_with_a_backend_row_id_does_not_suppress_the_backend_event() {
     let f = Fixture::start().await;
     let own = ids::fresh(f.now_ms());
     let event = |space, id: uuid::Uuid, name| {
@@ -78,7 +78,7 @@ async fn a_public_key_that_sends_a_backends_row_id_first_does_not_suppress_its_e
 }
 
 #[tokio::test]
-async fn a_repeated_profile_update_does_not_bring_back_an_older_value() {
+async fn duplicate_profile_update_does_not_restore_an_older_value() {
     let f = Fixture::start().await;
     let mut first = identify(&f, Some("u1"), None, json!({"plan": "a"}));
     first.dedupe_id = first.id.clone();
@@ -93,7 +93,7 @@ async fn a_repeated_profile_update_does_not_bring_back_an_older_value() {
 }
 
 #[tokio::test]
-async fn poison_is_put_aside_with_its_reason_and_the_rest_is_recorded() {
+async fn invalid_items_are_dead_lettered_and_others_recorded() {
     let f = Fixture::start().await;
     let mut items: Vec<_> = (0..20).map(|i| track(&f, &format!("u{i}"), "ok", json!({"i": i}))).collect();
     // The gateway would reject these, so here the database must.
@@ -111,7 +111,7 @@ async fn poison_is_put_aside_with_its_reason_and_the_rest_is_recorded() {
 }
 
 #[tokio::test]
-async fn an_undecodable_message_is_put_aside_whole() {
+async fn undecodable_message_is_dead_lettered() {
     let f = Fixture::start().await;
     f.publish_raw(0, b"\xff\xff\xff not protobuf".to_vec()).await;
     f.publish(vec![track(&f, "u1", "after", json!({}))]).await;
@@ -122,7 +122,7 @@ async fn an_undecodable_message_is_put_aside_whole() {
 }
 
 #[tokio::test]
-async fn a_profile_that_would_outgrow_its_limit_stays_as_it_was_and_holds_nothing_up() {
+async fn oversized_profile_update_is_skipped_and_blocks_nothing() {
     let f = Fixture::start().await;
     let keys =
         |from: usize| -> serde_json::Map<_, _> { (from..from + 200).map(|i| (format!("k{i}"), json!(i))).collect() };
@@ -169,7 +169,7 @@ async fn events_count_on_the_day_of_their_projects_timezone() {
 }
 
 #[tokio::test]
-async fn what_is_on_its_way_for_a_deleted_project_is_dropped_and_is_no_poison() {
+async fn items_of_deleted_projects_are_dropped_without_dead_letters() {
     let f = Fixture::start().await;
     f.publish(vec![track(&f, "u1", "before", json!({}))]).await;
     f.applied().await;
@@ -189,7 +189,7 @@ async fn what_is_on_its_way_for_a_deleted_project_is_dropped_and_is_no_poison() 
 }
 
 #[tokio::test]
-async fn a_dead_item_that_is_given_another_try_is_recorded_once() {
+async fn replayed_dead_item_is_recorded_once() {
     let f = Fixture::start().await;
     let item = track(&f, "u1", "bought", json!({}));
     let partition = item.user_key().unwrap().partition(f.project, 8);
@@ -211,7 +211,7 @@ async fn a_dead_item_that_is_given_another_try_is_recorded_once() {
     };
     for _ in 0..2 {
         let mut db = f.store.connection().await.unwrap();
-        dead_letters::keep(&db, &dead).await.unwrap();
+        dead_letters::store(&db, &dead).await.unwrap();
         let tx = db.transaction().await.unwrap();
         let replayed = dead_letters::replay(&tx, f.project, &DeadFilter::default(), 10, now).await.unwrap();
         tx.commit().await.unwrap();

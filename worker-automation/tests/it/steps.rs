@@ -26,7 +26,7 @@ const LISTENERS: &str = "SELECT count(*) FROM run_listener";
 const TIMERS: &str = "SELECT count(*) FROM timer";
 
 #[tokio::test]
-async fn an_event_that_is_waited_for_takes_its_arm_and_its_timer_away() {
+async fn awaited_event_takes_its_branch_and_cancels_the_timer() {
     let f = Fixture::start().await;
     let awaits = json!({
         "type": "WAIT_FOR_EVENT", "event": "bought", "timeout": 3600,
@@ -57,7 +57,7 @@ async fn an_event_that_is_waited_for_takes_its_arm_and_its_timer_away() {
 }
 
 #[tokio::test]
-async fn an_event_behind_the_trigger_in_the_same_batch_is_heard() {
+async fn awaited_event_in_the_triggers_batch_is_received() {
     let f = Fixture::start().await;
     let awaits = json!({"type": "WAIT_FOR_EVENT", "event": "e", "timeout": 3600, "then": [mail(1)], "else": []});
     f.automation("e", "once", &[awaits]).await;
@@ -68,7 +68,7 @@ async fn an_event_behind_the_trigger_in_the_same_batch_is_heard() {
 }
 
 #[tokio::test]
-async fn branches_ask_about_the_person_and_what_they_did() {
+async fn branches_evaluate_the_user_and_their_events() {
     let f = Fixture::start().await;
     let rules = |rule: Value| json!([rule]);
     let branch = json!({"type": "BRANCH", "branches": [
@@ -117,7 +117,7 @@ async fn a_step_changes_the_profile_and_tracks_an_event_that_starts_others() {
 }
 
 #[tokio::test]
-async fn a_profile_is_changed_also_when_a_wait_has_ended() {
+async fn profile_is_updated_after_a_wait() {
     let f = Fixture::start().await;
     let steps = [json!({"type": "WAIT", "delay": 60}), json!({"type": "UPDATE_USER", "properties": {"waited": true}})];
     f.automation("e", "always", &steps).await;
@@ -130,7 +130,7 @@ async fn a_profile_is_changed_also_when_a_wait_has_ended() {
 }
 
 #[tokio::test]
-async fn automations_start_each_other_once_and_not_for_ever() {
+async fn automations_start_each_other_once_and_loops_are_stopped() {
     let f = Fixture::start().await;
     let second = f.automation("never", "always", &[mail(1)]).await;
     let start = json!({"type": "START_AUTOMATION", "automationId": second});
@@ -148,7 +148,7 @@ async fn automations_start_each_other_once_and_not_for_ever() {
 }
 
 #[tokio::test]
-async fn exit_rules_are_watched_while_a_run_waits() {
+async fn exit_rules_are_evaluated_while_a_run_waits() {
     let f = Fixture::start().await;
     let wait = json!({"type": "WAIT", "delay": 3600});
     let by_deed = json!({"exitRules": [{"field": "event:bought", "operator": "did"}]});
@@ -169,7 +169,7 @@ async fn exit_rules_are_watched_while_a_run_waits() {
 }
 
 #[tokio::test]
-async fn exit_rules_are_looked_at_again_when_a_window_has_slid_past() {
+async fn exit_rules_are_reevaluated_when_a_time_window_ends() {
     let f = Fixture::start().await;
     let idle = json!({"exitRules": [{"field": "event:looked", "operator": "did_not", "value": {"within": "1h"}}]});
     f.automation_with("cart", "once", &[json!({"type": "WAIT", "delay": 86400}), mail(1)], idle).await;
@@ -185,11 +185,11 @@ async fn exit_rules_are_looked_at_again_when_a_window_has_slid_past() {
     f.applied().await;
     assert_eq!(f.number(due).await, at(20 * minute + 1));
     let run = run(&f).await;
-    let look = |ms: i64| IngestItem { received_ms: at(ms), ..timer(&f, run, 1) };
-    f.publish_to(0, vec![look(20 * minute + 1)]).await;
+    let exit_check = |ms: i64| IngestItem { received_ms: at(ms), ..timer(&f, run, 1) };
+    f.publish_to(0, vec![exit_check(20 * minute + 1)]).await;
     f.applied().await;
     assert_eq!((f.number(WAITING).await, f.number(due).await), (1, at(70 * minute + 1)));
-    f.publish_to(0, vec![look(70 * minute + 1)]).await;
+    f.publish_to(0, vec![exit_check(70 * minute + 1)]).await;
     f.applied().await;
     let left = "SELECT count(*) FROM run WHERE status = 'exited' AND reason = 'exit_rules'";
     assert_eq!((f.number(left).await, f.number(TIMERS).await, f.number(LISTENERS).await), (1, 0, 0));
@@ -198,7 +198,7 @@ async fn exit_rules_are_looked_at_again_when_a_window_has_slid_past() {
 }
 
 #[tokio::test]
-async fn goals_are_counted_also_after_the_run_and_entry_is_by_rules() {
+async fn goals_count_after_the_run_and_entry_rules_apply() {
     let f = Fixture::start().await;
     let parts = json!({
         "goal": {"event": "bought", "within": 3600},
@@ -225,7 +225,7 @@ async fn goals_are_counted_also_after_the_run_and_entry_is_by_rules() {
 }
 
 #[tokio::test]
-async fn what_an_anonymous_person_waits_for_they_may_do_under_their_name() {
+async fn run_of_an_anonymous_user_continues_after_the_merge() {
     let f = Fixture::start().await;
     let awaits = json!({"type": "WAIT_FOR_EVENT", "event": "bought", "timeout": 3600, "then": [mail(1)], "else": []});
     f.automation("e", "always", &[awaits]).await;
@@ -256,7 +256,7 @@ async fn each_channel_has_a_queue_of_its_own() {
 }
 
 #[tokio::test]
-async fn an_answer_goes_into_later_steps() {
+async fn call_response_is_available_to_later_steps() {
     let f = Fixture::without_worker().await;
     let worker = f.start_worker();
     let hook = json!({"type": "WEBHOOK", "name": "crm", "url": "http://127.0.0.1:9/"});
@@ -279,7 +279,7 @@ async fn an_answer_goes_into_later_steps() {
 
 /// A run with expensive templates does not delay others: it fails, and later items are recorded.
 #[tokio::test]
-async fn a_run_whose_texts_cost_too_much_fails_and_others_go_on() {
+async fn run_with_expensive_templates_fails_and_others_continue() {
     let f = Fixture::start().await;
     let long = "{% for i in (1..9999) %}{{ i | append: user.name }}{% endfor %}";
     let properties: serde_json::Map<String, Value> = (0..90).map(|i| (format!("p{i}"), json!(long))).collect();

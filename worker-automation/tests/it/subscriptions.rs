@@ -44,7 +44,7 @@ async fn kept(f: &Fixture) -> String {
 }
 
 #[tokio::test]
-async fn the_latest_choice_counts_in_whatever_order_they_come() {
+async fn latest_preference_wins_in_any_order() {
     let f = Fixture::start().await;
     groups(&f).await;
     let ann = UserKey::External("ann").internal_id(f.project);
@@ -80,7 +80,7 @@ async fn the_latest_choice_counts_in_whatever_order_they_come() {
 }
 
 #[tokio::test]
-async fn who_unsubscribed_stays_so_when_they_log_in() {
+async fn unsubscription_survives_a_merge() {
     let f = Fixture::start().await;
     groups(&f).await;
     let [known, first, second] = [
@@ -129,7 +129,7 @@ async fn who_unsubscribed_stays_so_when_they_log_in() {
 }
 
 #[tokio::test]
-async fn choices_go_with_their_person() {
+async fn preferences_are_removed_with_the_user() {
     let f = Fixture::start().await;
     groups(&f).await;
     let ann = UserKey::External("ann").internal_id(f.project);
@@ -154,7 +154,7 @@ async fn choices_go_with_their_person() {
 }
 
 #[tokio::test]
-async fn who_wanted_nothing_at_all_can_take_that_back() {
+async fn user_can_resubscribe_after_unsubscribing_from_everything() {
     let f = Fixture::start().await;
     let ann = UserKey::External("ann").internal_id(f.project);
     f.publish(vec![identify(&f, Some("ann"), None, json!({"email": "Ann@X.org"}))]).await;
@@ -179,16 +179,16 @@ async fn who_wanted_nothing_at_all_can_take_that_back() {
     let early = again(&f);
     let db = f.store.connection().await.unwrap();
     let at = kernel::clock::from_ms(f.now_ms());
-    let place = |address, reason| Suppression::new(f.project, address, reason, at);
-    let places = [
-        place(Address::email("ann@x.org"), Reason::Unsubscribed),
-        place(Address::email("ann@x.org"), Reason::Complained),
-        place(Address::email("old@x.org"), Reason::Unsubscribed),
-        place(Address::email("eve@x.org"), Reason::Unsubscribed),
-        place(Address::person(Channel::Email, ann), Reason::Unsubscribed),
-        place(Address::person(Channel::Push, ann), Reason::Manual),
+    let entry = |address, reason| Suppression::new(f.project, address, reason, at);
+    let entries = [
+        entry(Address::email("ann@x.org"), Reason::Unsubscribed),
+        entry(Address::email("ann@x.org"), Reason::Complained),
+        entry(Address::email("old@x.org"), Reason::Unsubscribed),
+        entry(Address::email("eve@x.org"), Reason::Unsubscribed),
+        entry(Address::for_user(Channel::Email, ann), Reason::Unsubscribed),
+        entry(Address::for_user(Channel::Push, ann), Reason::Manual),
     ];
-    suppressions::put(&db, f.project, &places).await.unwrap();
+    suppressions::put(&db, f.project, &entries).await.unwrap();
     // Accepted before they unsubscribed, and applied after.
     f.publish_to(1, vec![early]).await;
     f.applied().await;

@@ -36,7 +36,7 @@ async fn listed(f: &Fixture) -> String {
 }
 
 #[tokio::test]
-async fn hard_bounces_complaints_and_unsubscriptions_count_at_once() {
+async fn hard_bounces_complaints_and_unsubscriptions_suppress_immediately() {
     let f = Fixture::start().await;
     let to = async |address| mail(&f, Uuid::nil(), Some(address)).await;
     let (bounced, complained) = (to("a@x.org").await, to("b@x.org").await);
@@ -89,7 +89,7 @@ async fn five_soft_bounces_in_a_row_count_like_a_hard_one() {
 }
 
 #[tokio::test]
-async fn without_an_address_the_persons_own_counts_and_without_a_message_the_person() {
+async fn unsubscription_without_address_or_message_applies_to_the_user() {
     let f = Fixture::start().await;
     f.publish(vec![track(&f, "ann", "seen", json!({}))]).await;
     f.applied().await;
@@ -113,34 +113,34 @@ async fn without_an_address_the_persons_own_counts_and_without_a_message_the_per
 }
 
 #[tokio::test]
-async fn who_is_identified_stays_on_the_list() {
+async fn suppression_survives_a_merge() {
     let f = Fixture::start().await;
     let (visitor, known) =
         (UserKey::Anonymous("a1").internal_id(f.project), UserKey::External("u1").internal_id(f.project));
     f.publish(vec![anonymous_track(&f, "a1", "seen"), track(&f, "u1", "seen", json!({}))]).await;
     f.applied().await;
     let db = f.store.connection().await.unwrap();
-    let place = |channel, person, reason, note: &str| Suppression {
+    let entry = |channel, user, reason, note: &str| Suppression {
         note: note.to_owned(),
-        ..Suppression::new(f.project, Address::person(channel, person), reason, f.clock.now())
+        ..Suppression::new(f.project, Address::for_user(channel, user), reason, f.clock.now())
     };
-    let places = [
-        place(Channel::Push, visitor, Reason::Unsubscribed, "first"),
-        place(Channel::InApp, visitor, Reason::Manual, "first"),
-        place(Channel::InApp, known, Reason::Manual, "second"),
+    let entries = [
+        entry(Channel::Push, visitor, Reason::Unsubscribed, "first"),
+        entry(Channel::InApp, visitor, Reason::Manual, "first"),
+        entry(Channel::InApp, known, Reason::Manual, "second"),
     ];
-    suppressions::put(&db, f.project, &places).await.unwrap();
+    suppressions::put(&db, f.project, &entries).await.unwrap();
     f.publish(vec![identify(&f, Some("u1"), Some("a1"), json!({}))]).await;
     f.applied().await;
     assert_eq!(listed(&f).await, format!("IN_APP {known} manual, PUSH {known} unsubscribed"));
-    let own = place(Channel::Push, known, Reason::Unsubscribed, "").id;
+    let own = entry(Channel::Push, known, Reason::Unsubscribed, "").id;
     let found = suppressions::get(&db, f.project, own).await.unwrap().unwrap();
     assert_eq!(found.note, "first");
     f.stop().await;
 }
 
 #[tokio::test]
-async fn what_is_told_of_an_earlier_name_counts_for_the_person() {
+async fn reports_for_an_anonymous_id_apply_to_the_merged_user() {
     let f = Fixture::start().await;
     let visitor = UserKey::Anonymous("a1").internal_id(f.project);
     f.publish(vec![anonymous_track(&f, "a1", "seen")]).await;
@@ -148,12 +148,12 @@ async fn what_is_told_of_an_earlier_name_counts_for_the_person() {
     let (before, with, after) =
         (mail(&f, visitor, None).await, mail(&f, visitor, None).await, mail(&f, visitor, None).await);
     f.execute("UPDATE message SET channel = 'PUSH'").await;
-    let told = |kind: &str, message: Uuid| webhook(&f, None, kind, &json!({"messageId": message}));
+    let report = |kind: &str, message: Uuid| webhook(&f, None, kind, &json!({"messageId": message}));
     // In one transaction with the merge, before it and after it; and after that transaction.
     let merge = identify(&f, Some("u1"), Some("a1"), json!({}));
-    f.publish_to(1, vec![told("message.bounced", before), merge, told("message.unsubscribed", with)]).await;
+    f.publish_to(1, vec![report("message.bounced", before), merge, report("message.unsubscribed", with)]).await;
     f.applied().await;
-    f.publish_to(1, vec![told("message.complained", after)]).await;
+    f.publish_to(1, vec![report("message.complained", after)]).await;
     f.applied().await;
     let known = UserKey::External("u1").internal_id(f.project);
     assert_eq!(
@@ -164,7 +164,7 @@ async fn what_is_told_of_an_earlier_name_counts_for_the_person() {
 }
 
 #[tokio::test]
-async fn who_unsubscribes_by_links_again_and_again_has_done_so_once() {
+async fn repeated_link_unsubscriptions_are_recorded_once() {
     let f = Fixture::start().await;
     let ann = UserKey::External("ann").internal_id(f.project);
     f.publish(vec![identify(&f, Some("ann"), None, json!({"email": "Ann@X.org"}))]).await;
@@ -212,7 +212,7 @@ async fn who_unsubscribes_by_links_again_and_again_has_done_so_once() {
 }
 
 #[tokio::test]
-async fn an_unsubscription_by_a_deleted_message_holds_for_the_user_on_its_channel() {
+async fn unsubscription_by_a_deleted_message_applies_to_the_user_on_its_channel() {
     let f = Fixture::start().await;
     let names = ["ann", "bob"];
     f.publish(names.map(|name| track(&f, name, "seen", json!({}))).into()).await;

@@ -27,7 +27,7 @@ async fn owner(f: &Fixture, token: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_token_is_the_last_ones_who_registered_it() {
+async fn token_belongs_to_the_last_user_who_registered_it() {
     let f = Fixture::start().await;
     // The registrations create these users.
     f.publish_to(3, vec![register(&f, "a", "phone"), register(&f, "b", "phone"), register(&f, "a", "tablet")]).await;
@@ -62,7 +62,7 @@ async fn a_token_is_the_last_ones_who_registered_it() {
 
 /// Registrations come through each user's own partition, and so in any order.
 #[tokio::test]
-async fn of_what_several_say_of_a_token_the_last_accepted_counts() {
+async fn last_accepted_token_change_wins() {
     let f = Fixture::start().await;
     let apply = async |partition: u16, item: IngestItem| {
         f.publish_to(partition, vec![item]).await;
@@ -93,7 +93,7 @@ async fn of_what_several_say_of_a_token_the_last_accepted_counts() {
 }
 
 #[tokio::test]
-async fn what_was_an_erased_persons_device_does_not_go_back_to_whose_it_was_before() {
+async fn device_of_an_erased_user_does_not_return_to_its_previous_owner() {
     let f = Fixture::start().await;
     let (late, last) = (register(&f, "a", "phone"), register(&f, "b", "phone"));
     f.publish_to(5, vec![last]).await;
@@ -111,7 +111,7 @@ async fn what_was_an_erased_persons_device_does_not_go_back_to_whose_it_was_befo
 }
 
 #[tokio::test]
-async fn who_is_merged_takes_their_devices_along() {
+async fn merged_user_keeps_devices() {
     let f = Fixture::start().await;
     f.publish_to(1, vec![register_anonymous(&f, "anon", "before")]).await;
     f.applied().await;
@@ -128,7 +128,7 @@ async fn who_is_merged_takes_their_devices_along() {
 }
 
 #[tokio::test]
-async fn a_repeat_under_one_key_moves_nothing_back() {
+async fn duplicate_registration_does_not_move_the_token_back() {
     let f = Fixture::start().await;
     let first = IngestItem { dedupe_id: vec![7; 16].into(), ..register(&f, "a", "phone") };
     let again = IngestItem { id: register(&f, "a", "phone").id, ..first.clone() };

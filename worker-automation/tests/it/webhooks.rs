@@ -41,7 +41,7 @@ async fn state(f: &Fixture, id: Uuid) -> String {
 }
 
 #[tokio::test]
-async fn what_is_told_moves_a_message_forward_only() {
+async fn reports_move_a_message_only_forward() {
     let f = Fixture::start().await;
     let (sent, bounced, other) = (message(&f, "sent").await, message(&f, "sent").await, message(&f, "sent").await);
     let about = |id: Uuid| json!({"messageId": id, "reason": "mailbox full"});
@@ -106,7 +106,7 @@ async fn clicks_in_a_campaigns_messages_are_counted_by_link_and_once() {
     .await;
     let mut db = f.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
-    erasures::remove_people(&tx, f.project, &[Uuid::nil()]).await.unwrap();
+    erasures::remove_users(&tx, f.project, &[Uuid::nil()]).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(f.text(counted).await.as_deref(), Some("https://a.b/c 1"));
     assert_eq!(f.text("SELECT string_agg(url, ' ') FROM campaign_link").await.as_deref(), Some("https://a.b/c"));
@@ -114,7 +114,7 @@ async fn clicks_in_a_campaigns_messages_are_counted_by_link_and_once() {
 }
 
 #[tokio::test]
-async fn a_devices_own_events_move_its_push_on() {
+async fn device_events_update_the_push_message() {
     let f = Fixture::start().await;
     let id = message(&f, "sent").await;
     let user = UserKey::External("u").internal_id(f.project);
@@ -135,7 +135,7 @@ async fn a_devices_own_events_move_its_push_on() {
 }
 
 #[tokio::test]
-async fn made_up_ids_of_other_months_are_unknown_and_a_real_one_among_them_is_found() {
+async fn unknown_message_ids_of_other_months_are_ignored() {
     let f = Fixture::start().await;
     let id = message(&f, "sent").await;
     let user = UserKey::External("u").internal_id(f.project);
@@ -167,7 +167,7 @@ async fn a_receipt_that_precedes_the_outcome_sets_the_state_and_leaves_the_chunk
 }
 
 #[tokio::test]
-async fn other_kinds_are_kept_and_start_automations() {
+async fn other_webhook_kinds_are_recorded_and_start_automations() {
     let f = Fixture::start().await;
     let automation = f.automation("payment.failed", "always", &[json!({"type": "WAIT", "delay": 60})]).await;
     f.execute(&format!(
@@ -195,12 +195,13 @@ async fn other_kinds_are_kept_and_start_automations() {
 }
 
 #[tokio::test]
-async fn what_is_told_of_messages_starts_automations_of_whom_they_were_for() {
+async fn message_reports_start_automations_of_the_recipient() {
     let f = Fixture::start().await;
     f.publish(vec![track(&f, "u", "x", json!({}))]).await;
     f.applied().await;
     let user = Uuid::parse_str(&f.text("SELECT id::text FROM users").await.unwrap()).unwrap();
-    let (first, second, nobodys) = (message(&f, "sent").await, message(&f, "sent").await, message(&f, "sent").await);
+    let (first, second, unattributed) =
+        (message(&f, "sent").await, message(&f, "sent").await, message(&f, "sent").await);
     f.execute(&format!("UPDATE message SET user_id = '{user}' WHERE id IN ('{first}', '{second}')")).await;
     let wait = [json!({"type": "WAIT", "delay": 60})];
     let by_webhook = json!({"triggerType": "WEBHOOK"});
@@ -222,7 +223,7 @@ async fn what_is_told_of_messages_starts_automations_of_whom_they_were_for() {
         vec![
             webhook(&f, None, "message.opened", &about(first)),
             webhook(&f, None, "message.opened", &about(first)),
-            webhook(&f, None, "message.opened", &about(nobodys)),
+            webhook(&f, None, "message.opened", &about(unattributed)),
             webhook(&f, None, "message.opened", &about(Uuid::from_u128(9))),
             webhook(&f, None, "message.clicked", &click("home")),
         ],

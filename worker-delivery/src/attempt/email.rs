@@ -1,6 +1,6 @@
 //! Attempts a mail: one address, one call.
 
-use domain::link::Sent;
+use domain::link::TrackingClaims;
 use domain::message::Lane;
 use domain::recipient::Recipient;
 use domain::suppression::Address;
@@ -8,7 +8,7 @@ use kernel::failpoint;
 use serde_json::Value;
 use store_sending::messages::settle::Settled;
 
-use super::{circumstances, source};
+use super::{settle_context, source};
 use crate::App;
 use crate::address::{self, NoMailbox};
 use crate::channels::Routes;
@@ -21,16 +21,16 @@ use crate::render::{self, Rendered};
 use crate::routes::Call;
 use crate::settle::judge::{self, failed};
 
-pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Option<Token>) -> Settled {
+pub async fn attempt(app: &App, loaded: &Loaded, user: &Recipient, token: Option<Token>) -> Settled {
     let Loaded { message, sender, .. } = loaded;
-    let own = judge::test_address(message).or(person.email.as_deref());
-    let to = match address::mailbox(own, person.name.as_deref()) {
+    let own = judge::test_address(message).or(user.email.as_deref());
+    let to = match address::mailbox(own, user.name.as_deref()) {
         Ok(to) => to,
-        Err(NoMailbox::Missing) => return judge::address_missing(message, circumstances(app, loaded)),
+        Err(NoMailbox::Missing) => return judge::address_missing(message, settle_context(app, loaded)),
         Err(NoMailbox::Invalid) => return failed(message, "invalid_address"),
     };
     let rendered = source(loaded).and_then(|source| {
-        render::email(&source, message, person, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
+        render::email(&source, message, user, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
     });
     let Rendered { subject, mut html, text } = match rendered {
         Ok(rendered) => rendered,
@@ -38,7 +38,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Opti
     };
     let address = Address::email(to.email.as_ref()).text;
     if loaded.tracked {
-        let sent = Sent { project: message.project, message: message.id };
+        let sent = TrackingClaims { project: message.project, message: message.id };
         html = tracked(&html, &Links::new(&app.config.master_keys, &app.config.public_base_url, sent));
     }
     // One-click unsubscription (RFC 8058), except for direct messages, which the user requested.
@@ -57,11 +57,11 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Opti
         }
     };
     failpoint::hit("delivery.after_email_sent");
-    sender.note(app, &outcome, &address).await;
+    sender.record_error(app, &outcome, &address).await;
     if !judge::is_test(message) {
-        suppressed::keep(app, message, &address, &outcome).await;
+        suppressed::suppress_address(app, message, &address, &outcome).await;
     }
-    let mut at = circumstances(app, loaded);
+    let mut at = settle_context(app, loaded);
     at.try_again_now |= fallback_takes_over;
     let subject = Some(email.subject);
     Settled { provider, subject, address: Some(address), ..judge::judge(message, &outcome, at) }

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use database::StoreError;
 use domain::recipient::Recipient;
 use kernel::failpoint;
-use store_sending::inbox::{self, Arrival};
+use store_sending::inbox::{self, NewInboxItem};
 use store_sending::messages::settle::Settled;
 
-use super::{circumstances, source};
+use super::{settle_context, source};
 use crate::App;
 use crate::load::Loaded;
 use crate::provider::{Outcome, TOO_LARGE};
@@ -23,11 +23,11 @@ const PROVIDER: &str = "inbox";
 /// Delay after a database error.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled {
+pub async fn attempt(app: &App, loaded: &Loaded, user: &Recipient) -> Settled {
     let Loaded { message, .. } = loaded;
-    let at = circumstances(app, loaded);
+    let at = settle_context(app, loaded);
     let rendered = source(loaded).and_then(|source| {
-        plain::render(&source, message, person, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
+        plain::render(&source, message, user, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
     });
     let Plain { title, body, .. } = match rendered {
         Ok(rendered) => rendered,
@@ -36,12 +36,12 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
     if title.len() + body.len() > MAX_CONTENT {
         return Settled { subject: Some(title), ..failed(message, TOO_LARGE) };
     }
-    let arrival = Arrival { id: message.id, user_id: person.id, title: &title, body: &body };
+    let arrival = NewInboxItem { id: message.id, user_id: user.id, title: &title, body: &body };
     let put = async { inbox::put(&app.store.connection().await?, message.project, arrival, app.clock.now()).await };
     let settled = match put.await {
         Ok(true) => {
             failpoint::hit("delivery.after_in_app_put");
-            publish_hint(app, loaded, person).await;
+            publish_hint(app, loaded, user).await;
             judge::judge(message, &Outcome::Accepted(message.id.to_string()), at)
         }
         // Erased since the message was claimed.
@@ -53,16 +53,16 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient) -> Settled 
 
 /// Database outages do not count as failures of the message.
 fn outcome(error: &StoreError) -> Outcome {
-    if error.is_of_data() {
+    if error.is_data_error() {
         return Outcome::Rejected(error.to_string());
     }
     Outcome::Held { after: RETRY_DELAY, why: error.to_string() }
 }
 
 /// Publishes a hint to the clients that watch the inbox. They also poll, so it may be lost.
-async fn publish_hint(app: &App, loaded: &Loaded, person: &Recipient) {
+async fn publish_hint(app: &App, loaded: &Loaded, user: &Recipient) {
     if app.bus.is_connected() {
-        let subject = app.bus.names.inbox(loaded.message.project, person.id);
+        let subject = app.bus.names.inbox(loaded.message.project, user.id);
         let _ = app.bus.client.publish(subject, Bytes::new()).await;
     }
 }

@@ -5,12 +5,12 @@ use futures_util::future::join_all;
 use kernel::failpoint;
 use serde_json::{Value, json};
 use store_profiles::push_tokens::{self, PushToken};
-use store_sending::messages::claim::Claimed;
+use store_sending::messages::claim::ClaimedMessage;
 use store_sending::messages::settle::Settled;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{circumstances, source};
+use super::{settle_context, source};
 use crate::App;
 use crate::channels::Routes;
 use crate::limits::Token;
@@ -26,14 +26,14 @@ use crate::settle::judge::{self, failed};
 /// Maximum devices called for one message.
 const MAX_DEVICES: usize = 100;
 
-pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, admitted: Option<Token>) -> Settled {
+pub async fn attempt(app: &App, loaded: &Loaded, user: &Recipient, admitted: Option<Token>) -> Settled {
     let Loaded { message, sender, tokens, .. } = loaded;
-    let at = circumstances(app, loaded);
+    let at = settle_context(app, loaded);
     if tokens.is_empty() {
         return judge::token_missing(message, at);
     }
     let rendered = source(loaded).and_then(|source| {
-        plain::render(&source, message, person, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
+        plain::render(&source, message, user, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
     });
     let Plain { title, body, url } = match rendered {
         Ok(rendered) => rendered,
@@ -70,7 +70,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, admitted: O
     failpoint::hit("delivery.after_push_sent");
     let Some(decisive) = devices::decisive(&results) else { return failed(message, "channel_not_configured") };
     for result in &results {
-        sender.note(app, &result.outcome, &result.token.token).await;
+        sender.record_error(app, &result.outcome, &result.token.token).await;
     }
     forget_gone(app, message.project, &results).await;
     Settled {
@@ -86,7 +86,7 @@ type Ready<'a> = (&'a PushToken, PushRoute<'a>, Result<Call, Outcome>);
 /// Adds rate tokens to the calls, one device after another. Without a token for the first device no call is made, and the whole
 /// message is deferred. Once one device has its token the others wait longer, because they would not be called again.
 async fn admit<'a>(
-    message: &Claimed,
+    message: &ClaimedMessage,
     served: impl Iterator<Item = (&'a PushToken, PushRoute<'a>)>,
     mut admitted: Option<Token>,
 ) -> Vec<Ready<'a>> {
@@ -125,12 +125,12 @@ async fn forget_gone(app: &App, project: kernel::ids::ProjectId, results: &[Devi
 /// Returns the results for the ledger, without push tokens.
 fn devices_json(results: &[DeviceResult<'_>]) -> Value {
     let device = |result: &DeviceResult<'_>| {
-        let words = judge::clean(result.outcome.words());
+        let text = judge::clean(result.outcome.text());
         let mut device = json!({
             "platform": result.token.platform.as_str(), "provider": result.provider, "outcome": result.outcome.name(),
         });
         let field = if matches!(result.outcome, Outcome::Accepted(_)) { "providerMessageId" } else { "reason" };
-        device[field] = words.into();
+        device[field] = text.into();
         device
     };
     results.iter().map(device).collect()

@@ -6,7 +6,7 @@ use kernel::failpoint;
 use serde_json::Value;
 use store_sending::messages::settle::Settled;
 
-use super::{circumstances, source};
+use super::{settle_context, source};
 use crate::App;
 use crate::channels::Routes;
 use crate::limits::Token;
@@ -23,10 +23,10 @@ const PHONE: &str = "phone";
 /// Maximum characters of a text, a limit of the provider.
 const MAX_TEXT: usize = 1_600;
 
-pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Option<Token>) -> Settled {
+pub async fn attempt(app: &App, loaded: &Loaded, user: &Recipient, token: Option<Token>) -> Settled {
     let Loaded { message, sender, .. } = loaded;
-    let at = circumstances(app, loaded);
-    let to = match (judge::test_address(message), person.properties.get(PHONE)) {
+    let at = settle_context(app, loaded);
+    let to = match (judge::test_address(message), user.properties.get(PHONE)) {
         (Some(to), _) => international(to),
         (None, None | Some(Value::Null)) => return judge::address_missing(message, at),
         (None, Some(Value::String(text))) if text.trim().is_empty() => return judge::address_missing(message, at),
@@ -36,7 +36,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Opti
         return failed(message, "invalid_address: the property phone is not a number such as +15551234567");
     };
     let rendered = source(loaded).and_then(|source| {
-        plain::render(&source, message, person, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
+        plain::render(&source, message, user, app.clock.now()).map_err(|error| format!("render_failed: {error}"))
     });
     // An SMS has no title: without a body, the title is the text.
     let text = match rendered {
@@ -60,9 +60,9 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Opti
         }
     };
     failpoint::hit("delivery.after_sms_sent");
-    sender.note(app, &outcome, &sms.to).await;
+    sender.record_error(app, &outcome, &sms.to).await;
     if !judge::is_test(message) {
-        suppressed::keep(app, message, &sms.to, &outcome).await;
+        suppressed::suppress_address(app, message, &sms.to, &outcome).await;
     }
     let sent = matches!(outcome, Outcome::Accepted(_)).then_some(segments);
     Settled { provider, segments: sent, address: Some(sms.to), ..judge::judge(message, &outcome, at) }

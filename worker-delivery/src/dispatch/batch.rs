@@ -15,10 +15,10 @@ use kernel::ids::{OwnerId, ProjectId};
 use kernel::metric_name::Metric;
 use store_profiles::users::recipient;
 use store_sending::erasures;
-use store_sending::messages::claim::{self, Claimed};
+use store_sending::messages::claim::{self, ClaimedMessage};
 use store_sending::messages::recipients::{self, LockMode};
-use store_sending::messages::settle::in_doubt;
-use store_sending::send_chunks::begin::{Recipients, Taken, Want, count, take};
+use store_sending::messages::settle::count_ambiguous;
+use store_sending::send_chunks::begin::{Recipients, TakeRequest, TakenMembers, count, take};
 use store_sending::send_chunks::{self, NewChunk};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -28,14 +28,14 @@ use super::{Dispatcher, Grant, NextState, Permit};
 use crate::App;
 use crate::attempt::attempt;
 use crate::limits::{Limit, Token};
-use crate::load::{Known, Loaded, load};
+use crate::load::{Loaded, Preloaded, load};
 use crate::settle::Member;
 use crate::traced;
 
 /// Delay after a failed claim; doubled at most by jitter.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// Delay between attempts to find out whether a commit took effect.
-const LOOK_UP_DELAY: Backoff = Backoff { first: Duration::from_millis(50), factor: 2, most: Duration::from_secs(1) };
+const LOOK_UP_DELAY: Backoff = Backoff { initial: Duration::from_millis(50), factor: 2, max: Duration::from_secs(1) };
 /// Upper limit on the delay after which a queue without tokens is tried again: the account's limit may have changed meanwhile.
 const MAX_BACK_OFF: Duration = Duration::from_secs(1);
 
@@ -50,7 +50,7 @@ pub struct Batch {
 
 /// Result of a transaction that begins messages.
 #[derive(Default)]
-struct Begun {
+struct BeginResult {
     batch: Option<Batch>,
     has_more: bool,
     head: Option<Timestamp>,
@@ -69,7 +69,7 @@ pub async fn run(app: Arc<App>, grant: Grant) {
         Err(error) => Err(error),
     };
     match begun {
-        Ok((Begun { batch, has_more, head }, permits, mut tokens)) => {
+        Ok((BeginResult { batch, has_more, head }, permits, mut tokens)) => {
             let next = if has_more { NextState::Ready } else { NextState::Idle };
             let used = batch.as_ref().map_or(0, |batch| batch.messages.len());
             report.send(used, next, head);
@@ -128,7 +128,7 @@ async fn admit(
     let Some(limit) = app.channels.limit(app, (queue.project, queue.channel)).await? else {
         return Ok(Admitted::Now(permits, Vec::new()));
     };
-    let own = app.leases.ended(app.clock.passed_ms());
+    let own = app.leases.ended(app.clock.monotonic_ms());
     let want = want(app, queue, (permits.len(), from), &own);
     let due = count(&app.store.connection().await?, want, app.due_by()).await?;
     if due == 0 {
@@ -138,7 +138,7 @@ async fn admit(
     let tokens = tokens(&limit, queue, permits.len()).await;
     if tokens.is_empty() {
         metrics::counter!(Metric::MessagesLimited, "how" => "waited").increment(1);
-        let again = limit.again_at(queue.lane == Lane::Direct).unwrap_or_else(Instant::now);
+        let again = limit.retry_at(queue.lane == Lane::Direct).unwrap_or_else(Instant::now);
         return Ok(Admitted::Later(again.min(Instant::now() + MAX_BACK_OFF)));
     }
     permits.truncate(tokens.len());
@@ -146,24 +146,24 @@ async fn admit(
 }
 
 /// Excludes `own`, the chunks that this worker is still sending, from takeover.
-fn want<'a>(app: &App, queue: Queue, (max, from): (usize, Option<Timestamp>), own: &'a [Uuid]) -> Want<'a> {
-    Want { queue, max, from, take_over: app.takeovers.are_allowed().then_some(own) }
+fn want<'a>(app: &App, queue: Queue, (max, from): (usize, Option<Timestamp>), own: &'a [Uuid]) -> TakeRequest<'a> {
+    TakeRequest { queue, max, from, take_over: app.takeovers.are_allowed().then_some(own) }
 }
 
 async fn tokens(limit: &Limit, queue: Queue, max: usize) -> Vec<Token> {
     let urgent = queue.lane == Lane::Direct;
     // The bucket was empty a moment ago.
-    if limit.again_at(urgent).is_some() { Vec::new() } else { limit.take(urgent, max).await }
+    if limit.retry_at(urgent).is_some() { Vec::new() } else { limit.take(urgent, max).await }
 }
 
 /// Begins up to `max` messages. They are committed on return.
-async fn begin(app: &App, queue: Queue, max: usize, from: Option<Timestamp>) -> Result<Begun, StoreError> {
+async fn begin(app: &App, queue: Queue, max: usize, from: Option<Timestamp>) -> Result<BeginResult, StoreError> {
     for mode in [LockMode::Shared, LockMode::Exclusive] {
         if let Some(begun) = begin_under(app, queue, (max, from), mode).await? {
             return Ok(begun);
         }
     }
-    Ok(Begun::default())
+    Ok(BeginResult::default())
 }
 
 /// Returns `None` if users were merged, so that the campaign must be locked exclusively.
@@ -172,32 +172,32 @@ async fn begin_under(
     queue: Queue,
     (max, from): (usize, Option<Timestamp>),
     mode: LockMode,
-) -> Result<Option<Begun>, StoreError> {
+) -> Result<Option<BeginResult>, StoreError> {
     let since = machine_now();
     let mut db = app.store.connection().await?;
     let tx = db.transaction().await?;
     let due = app.due_by();
     let now = due.now;
-    let own = app.leases.ended(app.clock.passed_ms());
+    let own = app.leases.ended(app.clock.monotonic_ms());
     let taken = take(&tx, want(app, queue, (max, from), &own), due).await?;
     let (has_more, head) = (taken.has_more, taken.first_due);
-    let Some((messages, known)) = messages_of(&tx, queue, &taken, mode, now).await? else { return Ok(None) };
+    let Some((messages, preloaded)) = messages_of(&tx, queue, &taken, mode, now).await? else { return Ok(None) };
     if messages.is_empty() {
         tx.commit().await?;
-        return Ok(Some(Begun { batch: None, has_more, head }));
+        return Ok(Some(BeginResult { batch: None, has_more, head }));
     }
-    let (ids, lease_start_ms) = (messages.iter().map(|message| message.id).collect(), app.clock.passed_ms());
+    let (ids, lease_start_ms) = (messages.iter().map(|message| message.id).collect(), app.clock.monotonic_ms());
     let chunk = NewChunk { campaign: taken.campaign, ..NewChunk::begun(queue, ids, app.lease()) };
     let (chunks, loaded) = tokio::try_join!(
         send_chunks::insert(&tx, std::slice::from_ref(&chunk), now),
-        load(app, &tx, queue.project, messages, known)
+        load(app, &tx, queue.project, messages, preloaded)
     )?;
     let lease = app.leases.add(chunks.first().copied().unwrap_or_default(), lease_start_ms, app.config.lease);
     let committed = tx.commit().await;
     drop(db);
     confirm(app, committed, Some((queue.project, &lease))).await?;
     failpoint::hit("delivery.after_claim");
-    Ok(Some(Begun { batch: Some(Batch { queue, lease, messages: loaded, since }), has_more, head }))
+    Ok(Some(BeginResult { batch: Some(Batch { queue, lease, messages: loaded, since }), has_more, head }))
 }
 
 /// Confirms the commit of a transaction that begins messages. If its answer was lost, looks for the chunk until half of its lease is over:
@@ -210,7 +210,7 @@ pub async fn confirm(
     let Err(error) = committed.map_err(Into::into) else { return Ok(()) };
     let Some((project, lease)) = chunk.filter(|_| error.is_unavailable()) else { return Err(error) };
     let mut failures = 0;
-    while lease.is_fresh(app.clock.passed_ms()) && !app.shutdown.is_cancelled() {
+    while lease.is_fresh(app.clock.monotonic_ms()) && !app.shutdown.is_cancelled() {
         let found = async { send_chunks::exists(&app.store.connection().await?, project, lease.chunk()).await };
         match found.await {
             Ok(true) => return Ok(()),
@@ -227,12 +227,12 @@ pub async fn confirm(
 async fn messages_of(
     tx: &Transaction<'_>,
     queue: Queue,
-    taken: &Taken,
+    taken: &TakenMembers,
     mode: LockMode,
     now: Timestamp,
-) -> Result<Option<(Vec<Claimed>, Known)>, StoreError> {
+) -> Result<Option<(Vec<ClaimedMessage>, Preloaded)>, StoreError> {
     let Some((campaign, _)) = taken.campaign else {
-        return Ok(Some((recorded(tx, queue, taken, now).await?, Known::default())));
+        return Ok(Some((recorded(tx, queue, taken, now).await?, Preloaded::default())));
     };
     let new = taken.sending.as_ref().filter(|_| !taken.audience.is_empty());
     // First, because an erasure locks users before messages.
@@ -242,27 +242,28 @@ async fn messages_of(
     let mut messages = recorded(tx, queue, taken, now).await?;
     let mut users: BTreeSet<Uuid> = messages.iter().map(|message| message.user_id).collect();
     users.extend(taken.audience.iter().flat_map(|part| part.users.iter().copied()));
-    let mut people = recipient::load(tx, queue.project, &users.into_iter().collect::<Vec<_>>()).await?;
-    let retried: Vec<(&Claimed, Uuid)> =
-        messages.iter().filter_map(|message| Some((message, people.get(&message.user_id)?.id))).collect();
+    let mut users_by_id = recipient::load(tx, queue.project, &users.into_iter().collect::<Vec<_>>()).await?;
+    let retried: Vec<(&ClaimedMessage, Uuid)> =
+        messages.iter().filter_map(|message| Some((message, users_by_id.get(&message.user_id)?.id))).collect();
     let Some(superseded) = recipients::superseded(tx, queue.project, &retried, mode).await? else { return Ok(None) };
     if let Some(sending) = new {
-        let user = |id: Uuid| people.get(&id).filter(|_| !erased.contains(&id)).map(|person| person.id);
+        let user = |id: Uuid| users_by_id.get(&id).filter(|_| !erased.contains(&id)).map(|user| user.id);
         match recipients::insert(tx, queue, (sending, &taken.audience), user, mode, now).await? {
-            recipients::Begun::Messages(new) => messages.extend(new),
-            recipients::Begun::NeedsExclusive => return Ok(None),
+            recipients::BeginResult::Messages(new) => messages.extend(new),
+            recipients::BeginResult::NeedsExclusive => return Ok(None),
         }
     }
     // New messages are addressed to the surviving users of merges.
-    let led: Vec<Recipient> = people.iter().filter(|(id, person)| **id != person.id).map(|(_, p)| p.clone()).collect();
-    people.extend(led.into_iter().map(|person| (person.id, person)));
-    Ok(Some((messages, Known { users: Some(people), superseded })))
+    let surviving_users: Vec<Recipient> =
+        users_by_id.iter().filter(|(id, user)| **id != user.id).map(|(_, p)| p.clone()).collect();
+    users_by_id.extend(surviving_users.into_iter().map(|user| (user.id, user)));
+    Ok(Some((messages, Preloaded { users: Some(users_by_id), superseded })))
 }
 
 /// Returns the recipients who were erased after they had been found. An erasure that follows waits for their rows and removes them.
 async fn erased(tx: &Transaction<'_>, queue: Queue, audience: &[Recipients]) -> Result<HashSet<Uuid>, StoreError> {
     let users: Vec<Uuid> = audience.iter().flat_map(|part| part.users.iter().copied()).collect();
-    let erased_at = erasures::hold(tx, queue.project, &users).await?;
+    let erased_at = erasures::block(tx, queue.project, &users).await?;
     let is_erased = |user: &Uuid, part: &Recipients| erased_at.get(user).is_some_and(|at| *at >= part.found_at);
     let erased = audience.iter().flat_map(|part| part.users.iter().filter(move |user| is_erased(user, part)));
     Ok(erased.copied().collect())
@@ -272,11 +273,11 @@ async fn erased(tx: &Transaction<'_>, queue: Queue, audience: &[Recipients]) -> 
 async fn recorded(
     tx: &Transaction<'_>,
     queue: Queue,
-    taken: &Taken,
+    taken: &TakenMembers,
     now: Timestamp,
-) -> Result<Vec<Claimed>, StoreError> {
+) -> Result<Vec<ClaimedMessage>, StoreError> {
     if !taken.in_doubt.is_empty() {
-        in_doubt(tx, queue.project, &taken.in_doubt, now).await?;
+        count_ambiguous(tx, queue.project, &taken.in_doubt, now).await?;
     }
     let wanted: BTreeMap<Uuid, bool> =
         taken.messages.iter().map(|id| (*id, false)).chain(taken.in_doubt.iter().map(|id| (*id, true))).collect();
@@ -301,7 +302,7 @@ pub fn send(app: &Arc<App>, batch: Batch, mut permits: Vec<Permit>, mut tokens: 
             if let Some(permit) = &mut permit {
                 permit.call_ended();
             }
-            traced::judged(&mut hop, &settled);
+            traced::record_outcome(&mut hop, &settled);
             app.settler.settle(member, settled).await;
             hop.end();
             drop((permit, lease));
@@ -317,7 +318,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn queue_whose_batch_panicked_backs_off_and_is_tried_again() {
+    async fn queue_whose_batch_panicked_backs_off_and_is_retried() {
         let dispatcher = Dispatcher::new(8, &[Channel::Push]);
         let (project, owner) = (ProjectId(Uuid::from_u128(1)), OwnerId(Uuid::from_u128(2)));
         let queue = Queue { project, channel: Channel::Push, lane: Lane::Direct };

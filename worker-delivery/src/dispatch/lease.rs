@@ -33,8 +33,8 @@ impl Leases {
     }
 
     /// Returns the chunks whose leases have ended. The worker writes their outcomes itself unless another takes them over first.
-    pub fn ended(&self, passed_ms: i64) -> Vec<Uuid> {
-        self.held().range(..=(passed_ms, Uuid::max())).map(|(_, chunk)| *chunk).collect()
+    pub fn ended(&self, monotonic_ms: i64) -> Vec<Uuid> {
+        self.held().range(..=(monotonic_ms, Uuid::max())).map(|(_, chunk)| *chunk).collect()
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeSet<(i64, Uuid)>> {
@@ -48,17 +48,17 @@ impl Lease {
     }
 
     /// Whether a call that starts now ends before the lease does.
-    pub fn allows_call(&self, passed_ms: i64) -> bool {
-        self.time_left(passed_ms) > MAX_CALL.min(self.length / MIN_LEASE_DIVISOR)
+    pub fn allows_call(&self, monotonic_ms: i64) -> bool {
+        self.time_left(monotonic_ms) > MAX_CALL.min(self.length / MIN_LEASE_DIVISOR)
     }
 
     /// Whether half of the lease is left.
-    pub fn is_fresh(&self, passed_ms: i64) -> bool {
-        self.time_left(passed_ms) > self.length / 2
+    pub fn is_fresh(&self, monotonic_ms: i64) -> bool {
+        self.time_left(monotonic_ms) > self.length / 2
     }
 
-    fn time_left(&self, passed_ms: i64) -> Duration {
-        Duration::from_millis(u64::try_from(self.key().0 - passed_ms).unwrap_or(0))
+    fn time_left(&self, monotonic_ms: i64) -> Duration {
+        Duration::from_millis(u64::try_from(self.key().0 - monotonic_ms).unwrap_or(0))
     }
 
     fn key(&self) -> (i64, Uuid) {

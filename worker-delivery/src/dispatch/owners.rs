@@ -7,13 +7,13 @@ use kernel::ids::{OwnerId, ProjectId};
 use quick_cache::sync::Cache;
 use store_projects::projects::creators;
 
-const CACHED: usize = 10_000;
+const MAX_CACHED_OWNERS: usize = 10_000;
 
 pub struct Owners(Cache<ProjectId, OwnerId>);
 
 impl Default for Owners {
     fn default() -> Self {
-        Self(Cache::new(CACHED))
+        Self(Cache::new(MAX_CACHED_OWNERS))
     }
 }
 

@@ -30,8 +30,8 @@ struct State {
 }
 
 fn offset_ms(clock: &Clock) -> i64 {
-    let Reading { now_ms, passed_ms } = clock.reading();
-    now_ms - passed_ms
+    let Reading { now_ms, monotonic_ms } = clock.reading();
+    now_ms - monotonic_ms
 }
 
 impl Takeovers {

@@ -12,10 +12,10 @@ use kernel::ids::ProjectId;
 use rules::sending_rules::FrequencyCap;
 use store_profiles::users::read;
 use store_sending::capped_sends::{self, CappedSend};
-use store_sending::messages::claim::Claimed;
+use store_sending::messages::claim::ClaimedMessage;
 use uuid::Uuid;
 
-use crate::channels::Sender;
+use crate::channels::ChannelSender;
 use crate::load::suppressed;
 
 /// Sends that count against the cap, by recipient: a user, or the key of an address. Sends of the batch are added as they are
@@ -27,7 +27,7 @@ pub struct Frequency {
 }
 
 /// Returns the cap that applies to a message.
-fn cap_of(message: &Claimed, senders: &HashMap<Channel, Arc<Sender>>) -> Option<FrequencyCap> {
+fn cap_of(message: &ClaimedMessage, senders: &HashMap<Channel, Arc<ChannelSender>>) -> Option<FrequencyCap> {
     senders.get(&message.channel)?.rules.cap.filter(|_| message.lane != Lane::Direct)
 }
 
@@ -37,16 +37,16 @@ impl Frequency {
     pub async fn load<'r>(
         tx: &Transaction<'_>,
         project: ProjectId,
-        claimed: &[Claimed],
-        recipient: impl Fn(&Claimed) -> Option<&'r Recipient>,
-        senders: &HashMap<Channel, Arc<Sender>>,
+        claimed: &[ClaimedMessage],
+        recipient: impl Fn(&ClaimedMessage) -> Option<&'r Recipient>,
+        senders: &HashMap<Channel, Arc<ChannelSender>>,
         now: Timestamp,
     ) -> Result<Self, StoreError> {
         let (mut users, mut addresses, mut since) = (BTreeSet::new(), BTreeSet::new(), now);
         for message in claimed {
-            if let (Some(cap), Some(person)) = (cap_of(message, senders), recipient(message)) {
-                users.insert(person.id);
-                addresses.extend(suppressed::address(message.channel, person).map(|address| address.key(project)));
+            if let (Some(cap), Some(user)) = (cap_of(message, senders), recipient(message)) {
+                users.insert(user.id);
+                addresses.extend(suppressed::address(message.channel, user).map(|address| address.key(project)));
                 since = since.min(cap.within.before(now));
             }
         }
@@ -56,7 +56,7 @@ impl Frequency {
         }
         let (users, addresses): (Vec<Uuid>, Vec<Uuid>) = (users.into_iter().collect(), addresses.into_iter().collect());
         capped_sends::lock(tx, project, &[&users[..], &addresses].concat()).await?;
-        let read::IdsOf { ids, people: whose } = read::all_ids_of(tx, project, &users).await?;
+        let read::OwnedIds { ids, owners: whose } = read::all_ids_of(tx, project, &users).await?;
         let sends = capped_sends::since(tx, project, &ids, &addresses, since).await?;
         let resolved: HashMap<Uuid, Uuid> = ids.into_iter().zip(whose).collect();
         for send in sends.iter().filter(|send| claimed.iter().all(|message| message.id != send.message)) {
@@ -78,12 +78,12 @@ impl Frequency {
         &mut self,
         cap: FrequencyCap,
         project: ProjectId,
-        message: &Claimed,
-        person: &Recipient,
+        message: &ClaimedMessage,
+        user: &Recipient,
         now: Timestamp,
     ) -> Option<CappedSend> {
-        let address = suppressed::address(message.channel, person).map(|address| address.key(project));
-        let send = CappedSend { message: message.id, user: person.id, address, at: now };
+        let address = suppressed::address(message.channel, user).map(|address| address.key(project));
+        let send = CappedSend { message: message.id, user: user.id, address, at: now };
         self.is_below_cap(cap, [Some(send.user), address], now).then(|| {
             self.count(now, [Some(send.user), address]);
             send

@@ -14,16 +14,16 @@ use uuid::Uuid;
 use crate::render::Compiled;
 
 /// Maximum compiled templates in the cache.
-const KEPT: usize = 512;
+const MAX_CACHED_TEMPLATES: usize = 512;
 
 /// A compiled template, or the error in it.
-pub type Found = Result<Arc<Compiled>, ParseError>;
+pub type CompiledTemplate = Result<Arc<Compiled>, ParseError>;
 
 pub struct Templates(Cache<(ProjectId, Uuid), Arc<Compiled>>);
 
 impl Default for Templates {
     fn default() -> Self {
-        Self(Cache::new(KEPT))
+        Self(Cache::new(MAX_CACHED_TEMPLATES))
     }
 }
 
@@ -34,20 +34,20 @@ impl Templates {
         db: &impl GenericClient,
         project: ProjectId,
         ids: &[Uuid],
-    ) -> Result<HashMap<Uuid, Found>, StoreError> {
+    ) -> Result<HashMap<Uuid, CompiledTemplate>, StoreError> {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let known: HashMap<Uuid, Arc<Compiled>> =
+        let cached: HashMap<Uuid, Arc<Compiled>> =
             ids.iter().filter_map(|id| Some((*id, self.0.get(&(project, *id))?))).collect();
-        let wanted: Vec<(Uuid, i32)> = ids.iter().map(|id| (*id, known.get(id).map_or(0, |c| c.version))).collect();
+        let wanted: Vec<(Uuid, i32)> = ids.iter().map(|id| (*id, cached.get(id).map_or(0, |c| c.version))).collect();
         let mut found = HashMap::with_capacity(ids.len());
         for template in source::newest(db, project, &wanted).await? {
-            let compiled = match (&template.text, known.get(&template.id)) {
+            let compiled = match (&template.text, cached.get(&template.id)) {
                 (Some(text), _) => Compiled::new(template.version, &text.subject, &text.body)
-                    .and_then(|compiled| compiled.opening(text.url.as_deref()))
+                    .and_then(|compiled| compiled.with_url(text.url.as_deref()))
                     .map(Arc::new),
-                (None, Some(known)) => Ok(known.clone()),
+                (None, Some(cached)) => Ok(cached.clone()),
                 (None, None) => continue,
             };
             if let Ok(compiled) = &compiled {

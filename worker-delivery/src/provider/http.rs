@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use http_client::{Answer, CallError};
+use http_client::{CallError, HttpResponse};
 use jiff::Timestamp;
 
 use super::Outcome;
 
 /// Maximum characters of a response that are displayed.
-const WORDS: usize = 300;
+const MAX_TEXT_CHARS: usize = 300;
 
 /// Returns the outcome of a call without a response, to a URL from the settings or the vendor's own.
 pub fn unanswered(error: CallError) -> Outcome {
@@ -21,9 +21,9 @@ pub fn unanswered(error: CallError) -> Outcome {
 }
 
 /// Returns the outcome that a status alone implies, for responses without a more specific error. Not for successes.
-pub fn by_status(answer: &Answer, words: String, now: Timestamp) -> Outcome {
+pub fn by_status(answer: &HttpResponse, text: String, now: Timestamp) -> Outcome {
     let after = answer.retry_after(now);
-    let why = said(answer.status, &words);
+    let why = describe(answer.status, &text);
     match answer.status {
         StatusCode::TOO_MANY_REQUESTS => Outcome::Throttled { after, why },
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => Outcome::Unavailable { after, why },
@@ -41,10 +41,10 @@ pub fn by_status(answer: &Answer, words: String, now: Timestamp) -> Outcome {
 }
 
 /// Returns the status and the text, sanitized for display.
-pub fn said(status: StatusCode, words: &str) -> String {
-    let words: String = words.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(WORDS).collect();
-    let words = if words.is_empty() { status.canonical_reason().unwrap_or("no text").to_owned() } else { words };
-    format!("{} {words}", status.as_u16())
+pub fn describe(status: StatusCode, text: &str) -> String {
+    let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_TEXT_CHARS).collect();
+    let text = if text.is_empty() { status.canonical_reason().unwrap_or("no text").to_owned() } else { text };
+    format!("{} {text}", status.as_u16())
 }
 
 /// Returns the requested delay, or `least` if it is shorter or missing.
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_status_has_its_outcome() {
+    fn statuses_map_to_outcomes() {
         for (status, name) in [
             (300, "misconfigured"),
             (302, "misconfigured"),
@@ -78,15 +78,15 @@ mod tests {
             (504, "ambiguous"),
         ] {
             let status = StatusCode::from_u16(status).unwrap();
-            let answer = Answer { status, headers: HeaderMap::new(), body: Bytes::new(), whole: true };
+            let answer = HttpResponse { status, headers: HeaderMap::new(), body: Bytes::new(), complete: true };
             assert_eq!(by_status(&answer, String::new(), Timestamp::UNIX_EPOCH).name(), name, "{status}");
         }
     }
 
     #[test]
-    fn words_are_on_one_line_and_short() {
-        assert_eq!(said(StatusCode::BAD_REQUEST, " a\r\n b "), "400 a b");
-        assert_eq!(said(StatusCode::BAD_REQUEST, ""), "400 Bad Request");
-        assert_eq!(said(StatusCode::OK, &"x".repeat(5_000)).len(), 304);
+    fn text_is_on_one_line_and_truncated() {
+        assert_eq!(describe(StatusCode::BAD_REQUEST, " a\r\n b "), "400 a b");
+        assert_eq!(describe(StatusCode::BAD_REQUEST, ""), "400 Bad Request");
+        assert_eq!(describe(StatusCode::OK, &"x".repeat(5_000)).len(), 304);
     }
 }

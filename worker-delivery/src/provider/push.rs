@@ -7,7 +7,7 @@ use uuid::Uuid;
 /// How long push services keep a push for an offline device, in seconds: three days.
 pub const TTL_SECS: i64 = 259_200;
 /// Maximum payload size in bytes.
-pub const PAYLOAD_MAX: usize = 4_096;
+pub const MAX_PAYLOAD_BYTES: usize = 4_096;
 
 /// A push ready to be sent to one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +34,11 @@ impl Push {
         self.with_url(json!({ "messageId": self.id }))
     }
 
-    /// Whether the payload exceeds [`PAYLOAD_MAX`].
+    /// Whether the payload exceeds [`MAX_PAYLOAD_BYTES`].
     pub fn is_too_large(&self) -> bool {
         // JSON escapes take at most six bytes per byte; field names, quotes and the ID fit into the remainder.
         let texts = self.title.len() + self.body.len() + self.url.as_ref().map_or(0, String::len);
-        6 * texts + 128 > PAYLOAD_MAX && self.payload().to_string().len() > PAYLOAD_MAX
+        6 * texts + 128 > MAX_PAYLOAD_BYTES && self.payload().to_string().len() > MAX_PAYLOAD_BYTES
     }
 
     fn with_url(&self, mut object: Value) -> Value {
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_payload_is_measured_as_it_is_encoded() {
+    fn payload_is_measured_as_encoded() {
         let push = |title: String| Push {
             id: Uuid::max(),
             title,
@@ -66,7 +66,7 @@ mod tests {
         let empty = push(String::new()).payload().to_string().len();
         assert!(empty <= 128 - "/".len());
         for (text, encoded) in [("a", 1), ("\u{1}", 6), ("\"", 2), ("é", 2)] {
-            let most = (PAYLOAD_MAX - empty) / encoded;
+            let most = (MAX_PAYLOAD_BYTES - empty) / encoded;
             assert!(!push(text.repeat(most)).is_too_large(), "{text:?}");
             assert!(push(text.repeat(most + 1)).is_too_large(), "{text:?}");
         }

@@ -15,7 +15,7 @@ pub enum PushProvider {
 }
 
 impl Provider for PushProvider {
-    type Parcel = Push;
+    type Payload = Push;
 
     fn name(&self) -> &'static str {
         match self {

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_push_is_a_file_and_tokens_ask_for_failures() {
+    async fn each_push_is_written_to_a_file_and_tokens_request_failures() {
         let dir = tempfile::tempdir().unwrap();
         let mailbox = PushMailbox::new(&dir.path().join("push"));
         for _ in 0..2 {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_directory_that_cannot_be_written_is_an_outage() {
+    async fn unwritable_directory_is_an_outage() {
         let file = tempfile::NamedTempFile::new().unwrap();
         assert_eq!(PushMailbox::new(file.path()).send(&push("mailbox:ann")).await.name(), "unavailable");
     }

@@ -29,7 +29,7 @@ pub enum SmsProvider {
 }
 
 impl Provider for SmsProvider {
-    type Parcel = Sms;
+    type Payload = Sms;
 
     fn name(&self) -> &'static str {
         match self {

@@ -18,7 +18,7 @@ impl<P> Stub<P> {
         Self(Arc::new(answer))
     }
 
-    pub fn send(&self, parcel: &P) -> Outcome {
-        (self.0)(parcel)
+    pub fn send(&self, payload: &P) -> Outcome {
+        (self.0)(payload)
     }
 }

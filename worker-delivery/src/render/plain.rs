@@ -4,7 +4,7 @@ use domain::message::Channel;
 use domain::recipient::Recipient;
 use jiff::Timestamp;
 use serde_json::Value;
-use store_sending::messages::claim::Claimed;
+use store_sending::messages::claim::ClaimedMessage;
 use template::one_line;
 use template::personalization::escape;
 
@@ -23,7 +23,7 @@ pub struct Plain {
 /// Renders a message in the form of its channel.
 pub fn render(
     source: &Source<'_>,
-    message: &Claimed,
+    message: &ClaimedMessage,
     recipient: &Recipient,
     now: Timestamp,
 ) -> Result<Plain, Unrenderable> {
@@ -33,7 +33,7 @@ pub fn render(
         Source::Own => {
             let OwnContent { subject: title, body } = own_content(message);
             let url = message.content.get("url").and_then(Value::as_str).filter(|_| message.channel == Channel::Push);
-            match Compiled::new(0, title, body).and_then(|compiled| compiled.opening(url)) {
+            match Compiled::new(0, title, body).and_then(|compiled| compiled.with_url(url)) {
                 Ok(compiled) => own = compiled,
                 // The gateway refuses content that does not parse.
                 Err(_) => return Ok(Plain { title: one_line(title), body: body.to_owned(), url: None }),

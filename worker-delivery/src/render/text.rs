@@ -10,7 +10,7 @@ use hidden::{Hidden, Position, is_hidden};
 /// Maximum nesting shown for block quotes and for lists.
 const MAX_LEVELS: usize = 8;
 /// Schemes of addresses that are not shown, because a reader of the text could not open them.
-const UNSHOWN: [&str; 4] = ["javascript", "vbscript", "data", "cid"];
+const HIDDEN_SCHEMES: [&str; 4] = ["javascript", "vbscript", "data", "cid"];
 
 /// Converts HTML to text that ends with a line break, unless it is empty.
 pub fn from_html(html: &str) -> String {
@@ -268,7 +268,7 @@ fn number(piece: &str, attribute: &str) -> Option<i64> {
     scan::value(piece, attribute)?.trim().parse().ok()
 }
 
-/// Returns a link's address as it can be shown within a line and within angle brackets; `None` if it has no scheme, or one of [`UNSHOWN`].
+/// Returns a link's address as it can be shown within a line and within angle brackets; `None` if it has no scheme, or one of [`HIDDEN_SCHEMES`].
 fn shown_address(href: &str) -> Option<String> {
     let mut address = String::with_capacity(href.len());
     for c in href.trim_matches(|c: char| c.is_ascii_whitespace() || c.is_control()).chars() {
@@ -284,7 +284,7 @@ fn shown_address(href: &str) -> Option<String> {
     let (scheme, _) = address.split_once(':')?;
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
-    let is_shown = is_scheme && !UNSHOWN.iter().any(|unshown| scheme.eq_ignore_ascii_case(unshown));
+    let is_shown = is_scheme && !HIDDEN_SCHEMES.iter().any(|unshown| scheme.eq_ignore_ascii_case(unshown));
     is_shown.then_some(address)
 }
 

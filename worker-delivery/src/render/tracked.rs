@@ -7,7 +7,7 @@ mod address;
 
 use std::borrow::Cow;
 
-use domain::link::{self, Purpose, Sent};
+use domain::link::{self, Purpose, TrackingClaims};
 use secrets::MasterKeys;
 
 use super::scan;
@@ -20,14 +20,14 @@ const MAX_TRACKED: usize = 1_000;
 pub struct Links<'a> {
     keys: &'a MasterKeys,
     base: &'a str,
-    sent: Sent,
+    sent: TrackingClaims,
     /// Prefixes of this installation's own links.
     own: [String; 4],
 }
 
 impl<'a> Links<'a> {
     /// Creates the links of a message. `base` is the installation's URL without a trailing slash.
-    pub fn new(keys: &'a MasterKeys, base: &'a str, sent: Sent) -> Self {
+    pub fn new(keys: &'a MasterKeys, base: &'a str, sent: TrackingClaims) -> Self {
         // Normalised, as page URLs are after parsing.
         let base_as_read = page(base).unwrap_or_else(|| base.to_owned());
         let own = Purpose::ALL.map(|purpose| format!("{}{}", base_as_read.trim_end_matches('/'), purpose.path()));
@@ -40,7 +40,7 @@ impl<'a> Links<'a> {
         (!is_own).then(|| link::click(self.keys, self.base, self.sent, page))
     }
 
-    fn picture(&self) -> String {
+    fn pixel(&self) -> String {
         let address = link::open(self.keys, self.base, self.sent);
         format!("<img src=\"{address}\" width=\"1\" height=\"1\" alt=\"\" style=\"border:0\">")
     }
@@ -48,26 +48,26 @@ impl<'a> Links<'a> {
 
 /// Replaces the HTTP URL of every `<a>`, and adds the image at the end of the text. An `<a>` with `clicktracking="off"` keeps its URL.
 pub fn tracked(html: &str, links: &Links<'_>) -> String {
-    with(html, |page| links.to(page), &links.picture())
+    replace_links(html, |page| links.to(page), &links.pixel())
 }
 
-fn with(html: &str, link: impl Fn(&str) -> Option<String>, picture: &str) -> String {
+fn replace_links(html: &str, link: impl Fn(&str) -> Option<String>, pixel: &str) -> String {
     let mut out = String::with_capacity(html.len() + html.len() / 2 + 1_024);
     let (mut body_end, mut count) = (None, 0);
     for piece in scan::pieces(html) {
         let href = if count < MAX_TRACKED { address::href(piece) } else { None };
-        let exchanged = href.and_then(|(place, page)| {
+        let replaced = href.and_then(|(range, page)| {
             let link = link(&page)?;
             count += 1;
             // A tracked link needs no quotes, so an unquoted value stays unquoted.
-            Some(Cow::Owned([&piece[..place.start], &link, &piece[place.end..]].concat()))
+            Some(Cow::Owned([&piece[..range.start], &link, &piece[range.end..]].concat()))
         });
         if scan::is_end_of(piece, "body") {
             body_end = Some(out.len());
         }
-        out.push_str(&exchanged.unwrap_or(Cow::Borrowed(piece)));
+        out.push_str(&replaced.unwrap_or(Cow::Borrowed(piece)));
     }
-    out.insert_str(body_end.unwrap_or(out.len()), picture);
+    out.insert_str(body_end.unwrap_or(out.len()), pixel);
     out
 }
 
@@ -80,7 +80,7 @@ mod tests {
 
     /// Renders links as `T(page)` and the image as a bullet.
     fn track(html: &str) -> String {
-        with(html, |page| (!page.contains("/unsubscribe/")).then(|| format!("T({page})")), "•")
+        replace_links(html, |page| (!page.contains("/unsubscribe/")).then(|| format!("T({page})")), "•")
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_read_as_a_browser_reads_it() {
+    fn url_is_parsed_as_by_a_browser() {
         for (value, page) in [
             ("https://a.b/?c=1&amp;d=2", "https://a.b/?c=1&d=2"),
             ("https://a.b/?c=1&d=2", "https://a.b/?c=1&d=2"),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_stands_at_the_end_of_the_body() {
+    fn pixel_is_added_at_the_end_of_the_body() {
         for (html, expected) in [
             ("<body><p>x</p></BODY></html>", "<body><p>x</p>•</BODY></html>"),
             ("<body><!-- </body> -->x</body>", "<body><!-- </body> -->x•</body>"),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_it_is_it_is_survived() {
+    fn malformed_html_is_left_unchanged() {
         for html in [
             "<a ",
             "<a",
@@ -190,9 +190,9 @@ mod tests {
     }
 
     #[test]
-    fn our_own_links_act_by_themselves() {
+    fn own_links_are_not_tracked() {
         let keys = MasterKeys::parse(&"42".repeat(32)).unwrap();
-        let sent = Sent { project: ProjectId(Uuid::from_u128(1)), message: Uuid::from_u128(2) };
+        let sent = TrackingClaims { project: ProjectId(Uuid::from_u128(1)), message: Uuid::from_u128(2) };
         for (base, own, other) in [
             ("https://Mail.example", "https://mail.example/unsubscribe/x", "https://mail.example/unsubscribed"),
             ("http://127.0.0.1:8080", "http://127.0.0.1:8080/c/x", "http://127.0.0.1:80801/c/x"),
@@ -201,7 +201,7 @@ mod tests {
             let links = Links::new(&keys, base, sent);
             assert_eq!(links.to(own), None, "{base}");
             assert!(links.to(other).is_some_and(|link| link.starts_with(&format!("{base}/c/"))), "{base}");
-            assert!(links.picture().contains(&format!("\"{base}/o/")), "{base}");
+            assert!(links.pixel().contains(&format!("\"{base}/o/")), "{base}");
         }
     }
 }

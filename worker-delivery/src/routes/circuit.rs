@@ -62,7 +62,7 @@ impl Circuit {
     }
 
     /// Records the outcome of a call.
-    pub fn note(&mut self, outcome: &Outcome, now: Instant) {
+    pub fn record(&mut self, outcome: &Outcome, now: Instant) {
         match outcome {
             Outcome::Misconfigured(why) => self.open(now + MISCONFIGURED_DELAY, Cause::Misconfigured(why.clone())),
             Outcome::Throttled { after: Some(after), why } if !after.is_zero() => {
@@ -104,12 +104,12 @@ mod tests {
     fn invalid_settings_are_retried_by_one_call_at_a_time() {
         let (start, mut circuit) = (Instant::now(), Circuit::default());
         assert_eq!(circuit.refusal(start), None);
-        circuit.note(&Outcome::Misconfigured("535".to_owned()), start);
+        circuit.record(&Outcome::Misconfigured("535".to_owned()), start);
         assert_eq!(circuit.refusal(start), Some(Outcome::Misconfigured("535".to_owned())));
         let later = start + MISCONFIGURED_DELAY;
         assert_eq!(circuit.refusal(later), None);
         assert_eq!(name(circuit.refusal(later)), Some("misconfigured"));
-        circuit.note(&Outcome::Accepted(String::new()), later);
+        circuit.record(&Outcome::Accepted(String::new()), later);
         assert_eq!((circuit.refusal(later), circuit.is_open(later)), (None, false));
     }
 
@@ -118,15 +118,15 @@ mod tests {
         let (now, mut circuit) = (Instant::now(), Circuit::default());
         let down = Outcome::unavailable("down");
         for _ in 1..MAX_FAILURES {
-            circuit.note(&down, now);
+            circuit.record(&down, now);
         }
         assert!(!circuit.is_open(now));
-        circuit.note(&Outcome::Rejected(String::new()), now);
+        circuit.record(&Outcome::Rejected(String::new()), now);
         for _ in 1..MAX_FAILURES {
-            circuit.note(&down, now);
+            circuit.record(&down, now);
         }
         assert!(!circuit.is_open(now));
-        circuit.note(&down, now);
+        circuit.record(&down, now);
         let held = |after| Some(Outcome::Held { after, why: "down".to_owned() });
         assert_eq!(circuit.refusal(now), held(FAILURE_DELAY));
         // The trial call fails too.
@@ -136,7 +136,7 @@ mod tests {
         {
             assert_eq!(circuit.refusal(now + FAILURE_DELAY + elapsed), held(delay));
         }
-        circuit.note(&down, now + FAILURE_DELAY);
+        circuit.record(&down, now + FAILURE_DELAY);
         assert_eq!(circuit.refusal(now + FAILURE_DELAY), held(FAILURE_DELAY));
         assert!(circuit.is_open(now + FAILURE_DELAY + FAILURE_DELAY / 2));
     }
@@ -144,15 +144,15 @@ mod tests {
     #[test]
     fn requested_pause_applies_to_all_calls() {
         let (now, mut circuit) = (Instant::now(), Circuit::default());
-        circuit.note(&Outcome::Throttled { after: None, why: String::new() }, now);
+        circuit.record(&Outcome::Throttled { after: None, why: String::new() }, now);
         assert!(!circuit.is_open(now));
-        circuit.note(&Outcome::Throttled { after: Some(Duration::from_secs(7)), why: String::new() }, now);
+        circuit.record(&Outcome::Throttled { after: Some(Duration::from_secs(7)), why: String::new() }, now);
         assert!(circuit.is_open(now + Duration::from_secs(6)) && !circuit.is_open(now + Duration::from_secs(7)));
-        circuit.note(&Outcome::Throttled { after: Some(Duration::from_hours(9)), why: String::new() }, now);
+        circuit.record(&Outcome::Throttled { after: Some(Duration::from_hours(9)), why: String::new() }, now);
         assert!(!circuit.is_open(now + MAX_PAUSE));
         // Failures of calls in flight do not end the pause.
-        circuit.note(&Outcome::unavailable("down"), now);
-        circuit.note(&Outcome::Misconfigured("535".to_owned()), now);
+        circuit.record(&Outcome::unavailable("down"), now);
+        circuit.record(&Outcome::Misconfigured("535".to_owned()), now);
         assert!(circuit.is_open(now + MAX_PAUSE / 2 + MAX_PAUSE / 4));
     }
 }

@@ -5,7 +5,7 @@ use store_projects::channels::ChannelSettings;
 use super::Route;
 use crate::limits::{self, Limit, Limits};
 use crate::provider::stub::Stub;
-use crate::provider::{Email, MailProvider, Outside, mail_http, smtp};
+use crate::provider::{Email, MailProvider, ProviderContext, mail_http, smtp};
 
 pub struct EmailRoutes {
     primary: Route<MailProvider>,
@@ -18,7 +18,7 @@ impl EmailRoutes {
     }
 
     /// Returns `None` if the settings name no provider.
-    pub fn from_settings(settings: &ChannelSettings, outside: &Outside) -> Option<Self> {
+    pub fn from_settings(settings: &ChannelSettings, context: &ProviderContext) -> Option<Self> {
         let name = |field| settings.text(field).map(str::trim).filter(|n| !n.is_empty()).map(str::to_ascii_uppercase);
         let primary = match name("emailProvider") {
             Some(name) => name,
@@ -28,8 +28,8 @@ impl EmailRoutes {
         };
         let fallback = name("emailFallback").filter(|fallback| *fallback != primary);
         let route = |name: &str| {
-            let provider = provider(name, settings, outside);
-            let limit = provider.as_ref().ok().and_then(|provider| limit(provider, settings, &outside.limits));
+            let provider = provider(name, settings, context);
+            let limit = provider.as_ref().ok().and_then(|provider| limit(provider, settings, &context.limits));
             Route::new(provider).with_limit(limit)
         };
         Some(Self { primary: route(&primary), fallback: fallback.map(|name| route(&name)) })
@@ -70,15 +70,15 @@ fn limit(provider: &MailProvider, settings: &ChannelSettings, limits: &Limits) -
     }
 }
 
-fn provider(name: &str, settings: &ChannelSettings, outside: &Outside) -> Result<MailProvider, String> {
+fn provider(name: &str, settings: &ChannelSettings, context: &ProviderContext) -> Result<MailProvider, String> {
     match name {
         "SMTP" => {
             let smtp = smtp::SmtpConfig::from_settings(settings)?;
-            Ok(MailProvider::Smtp(Box::new(smtp::Client::new(smtp, &outside.http))))
+            Ok(MailProvider::Smtp(Box::new(smtp::Client::new(smtp, &context.http))))
         }
         "MAILPROVIDER" => {
-            let mail = mail_http::MailHttpConfig::from_settings(settings, &outside.addresses.mail)?;
-            let client = mail_http::Client::new(mail, outside.http.clone(), outside.clock.clone());
+            let mail = mail_http::MailHttpConfig::from_settings(settings, &context.provider_urls.mail)?;
+            let client = mail_http::Client::new(mail, context.http.clone(), context.clock.clone());
             Ok(MailProvider::Http(Box::new(client)))
         }
         other => Err(format!("the provider {other:?} is not supported; allowed: MAILPROVIDER, SMTP")),

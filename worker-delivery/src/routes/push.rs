@@ -10,7 +10,7 @@ use crate::provider::push::Push;
 use crate::provider::push_carrier::PushProvider;
 use crate::provider::push_mailbox::PushMailbox;
 use crate::provider::stub::Stub;
-use crate::provider::{Outcome, Outside, Provider, apns, gateway, push_provider, web_push};
+use crate::provider::{Outcome, Provider, ProviderContext, apns, gateway, push_provider, web_push};
 
 pub struct PushRoutes {
     direct: Option<Route<PushProvider>>,
@@ -40,17 +40,17 @@ impl PushRoutes {
         }
     }
 
-    pub fn from_settings(settings: &ChannelSettings, vapid: Option<&VapidKeys>, outside: &Outside) -> Self {
-        let Outside { http, addresses, clock, apns_tokens, limits } = outside;
+    pub fn from_settings(settings: &ChannelSettings, vapid: Option<&VapidKeys>, context: &ProviderContext) -> Self {
+        let ProviderContext { http, provider_urls, clock, apns_tokens, limits } = context;
         let per_second = |field| limits::per_second(settings, field);
-        let direct = apns::ApnsConfig::from_settings(settings, addresses.apns.as_ref()).map(|config| {
+        let direct = apns::ApnsConfig::from_settings(settings, provider_urls.apns.as_ref()).map(|config| {
             let client = |config| apns::Client::new(config, apns_tokens.clone(), http, clock.clone());
             let account = config.as_ref().ok().map(apns::ApnsConfig::account);
             let limit = account.and_then(|names| limits.of(&names, per_second("iosPushRateLimit")));
             Route::new(config.map(|config| PushProvider::Apns(Box::new(client(config))))).with_limit(limit)
         });
         let gateway = settings.secret("pushGatewayServerKey").map(|key| {
-            let config = gateway::GatewayConfig::from_key(key, &addresses.push_gateway);
+            let config = gateway::GatewayConfig::from_key(key, &provider_urls.push_gateway);
             let client = |config| gateway::Client::new(config, http.clone(), clock.clone());
             let account = config.as_ref().ok().map(gateway::GatewayConfig::account);
             let limit = account.and_then(|names| limits.of(&names, per_second("pushGatewayRateLimit")));
@@ -58,27 +58,29 @@ impl PushRoutes {
         });
         let third_party = push_provider::PushProviderConfig::from_settings(
             settings,
-            addresses.shared_push_app.as_ref(),
-            &addresses.push_provider,
+            provider_urls.shared_push_app.as_ref(),
+            &provider_urls.push_provider,
         );
         let third_party = third_party.map(|config| {
             let client = |config| push_provider::Client::new(config, http.clone(), clock.clone());
             let limit = config.as_ref().ok().and_then(|config| {
                 // The operator configures the rate limit of the shared app.
-                let is_shared = addresses.shared_push_app.as_ref() == Some(&config.app);
+                let is_shared = provider_urls.shared_push_app.as_ref() == Some(&config.app);
                 let own = || per_second("pushProviderRateLimit");
-                limits.of(&config.account(), if is_shared { addresses.shared_push_limit } else { own() })
+                limits.of(&config.account(), if is_shared { provider_urls.shared_push_limit } else { own() })
             });
             Route::new(config.map(|config| PushProvider::ThirdParty(Box::new(client(config))))).with_limit(limit)
         });
         let web = vapid.and_then(|keys| {
-            let config = web_push::WebPushConfig::new(keys, addresses.vapid_subject.as_deref());
+            let config = web_push::WebPushConfig::new(keys, provider_urls.vapid_subject.as_deref());
             let config = config.inspect_err(|error| tracing::error!("{error}")).ok()?;
             let client = web_push::Client::new(config, http.clone(), clock.clone());
             Some(PushProvider::WebPush(Box::new(client)))
         });
-        let mailbox =
-            addresses.push_mailbox.as_deref().map(|dir| Route::new(Ok(PushProvider::Mailbox(PushMailbox::new(dir)))));
+        let mailbox = provider_urls
+            .push_mailbox
+            .as_deref()
+            .map(|dir| Route::new(Ok(PushProvider::Mailbox(PushMailbox::new(dir)))));
         Self { direct, gateway, third_party, web, mailbox }
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use database::jumps::DueBy;
 use domain::message::{DeliveryState, Lane};
 use jiff::Timestamp;
-use store_sending::messages::claim::Claimed;
-use store_sending::messages::settle::{HELD, Settled};
+use store_sending::messages::claim::ClaimedMessage;
+use store_sending::messages::settle::{HELD_REASON, Settled};
 
 use super::reschedule;
 use crate::provider::{Outcome, TOO_LARGE};
@@ -18,7 +18,7 @@ const MAX_REASON_CHARS: usize = 500;
 
 /// Inputs of a decision besides the outcome.
 #[derive(Clone, Copy, Debug)]
-pub struct Circumstances {
+pub struct SettleContext {
     pub due_by: DueBy,
     /// Start of delays, which a clock jump must not lengthen.
     pub delays_from: Timestamp,
@@ -33,41 +33,41 @@ pub struct Circumstances {
 }
 
 /// Settles with a final status.
-pub fn known(message: &Claimed, status: DeliveryState, reason: Option<&str>) -> Settled {
+pub fn with_status(message: &ClaimedMessage, status: DeliveryState, reason: Option<&str>) -> Settled {
     let reason = reason.map(clean);
     Settled { reason, ..Settled::new(message.project, message.id, message.attempt, status) }
 }
 
-pub fn failed(message: &Claimed, reason: &str) -> Settled {
-    known(message, DeliveryState::Failed, Some(reason))
+pub fn failed(message: &ClaimedMessage, reason: &str) -> Settled {
+    with_status(message, DeliveryState::Failed, Some(reason))
 }
 
-fn again(message: &Claimed, reason: &str, at: Circumstances, delay: Duration) -> Settled {
+fn requeue(message: &ClaimedMessage, reason: &str, at: SettleContext, delay: Duration) -> Settled {
     let due_at = Some(at.delays_from.checked_add(delay).unwrap_or(Timestamp::MAX));
-    Settled { due_at, ..known(message, DeliveryState::Queued, Some(reason)) }
+    Settled { due_at, ..with_status(message, DeliveryState::Queued, Some(reason)) }
 }
 
 /// Whether it is a test send: reported at once, never retried.
-pub fn is_test(message: &Claimed) -> bool {
+pub fn is_test(message: &ClaimedMessage) -> bool {
     message.content.get("test").is_some_and(|test| test == true)
 }
 
 /// Returns the recipient of a test send, which replaces the user's own address.
-pub fn test_address(message: &Claimed) -> Option<&str> {
+pub fn test_address(message: &ClaimedMessage) -> Option<&str> {
     message.content.get("to").and_then(serde_json::Value::as_str).filter(|_| is_test(message))
 }
 
 /// Queues the message again after a provider failure, or fails it after the last one.
-fn retry(message: &Claimed, after: Option<Duration>, why: &str, at: Circumstances) -> Settled {
+fn retry(message: &ClaimedMessage, after: Option<Duration>, why: &str, at: SettleContext) -> Settled {
     let settled = match reschedule::after_failure(message.failures, after, at.random) {
-        Some(delay) => again(message, &format!("retrying: {why}"), at, delay),
+        Some(delay) => requeue(message, &format!("retrying: {why}"), at, delay),
         None => failed(message, &format!("gave_up: {why}")),
     };
     Settled { failures: 1, ..settled }
 }
 
 /// A message that was released before a clock jump ages by the clock without it.
-fn age(message: &Claimed, at: Circumstances) -> Duration {
+fn age(message: &ClaimedMessage, at: SettleContext) -> Duration {
     let DueBy { now, held } = at.due_by;
     let now = if message.released_at <= held { held } else { now };
     let age_ms = now.as_millisecond() - message.released_at.as_millisecond();
@@ -75,13 +75,13 @@ fn age(message: &Claimed, at: Circumstances) -> Duration {
 }
 
 /// Returns the status that follows from a provider's outcome.
-pub fn judge(message: &Claimed, outcome: &Outcome, at: Circumstances) -> Settled {
+pub fn judge(message: &ClaimedMessage, outcome: &Outcome, at: SettleContext) -> Settled {
     if is_test(message) && !matches!(outcome, Outcome::Accepted(_)) {
-        return failed(message, &format!("{}: {}", outcome.name(), outcome.words()));
+        return failed(message, &format!("{}: {}", outcome.name(), outcome.text()));
     }
     match outcome {
         Outcome::Accepted(id) => {
-            let sent = known(message, DeliveryState::Sent, None);
+            let sent = with_status(message, DeliveryState::Sent, None);
             Settled { provider_message_id: Some(clean(id)), ..sent }
         }
         Outcome::Throttled { after, why } | Outcome::Unavailable { after, why } => retry(message, *after, why, at),
@@ -89,25 +89,25 @@ pub fn judge(message: &Claimed, outcome: &Outcome, at: Circumstances) -> Settled
             if age(message, at) > DEFERRAL_COUNTS_AFTER {
                 return retry(message, Some(*after), why, at);
             }
-            again(message, &format!("waiting: {why}"), at, reschedule::while_open(*after, at.random))
+            requeue(message, &format!("waiting: {why}"), at, reschedule::while_open(*after, at.random))
         }
         // Waiting for a rate limit is not a failure.
         Outcome::Limited { after, why } => {
             let delay = reschedule::while_limited(*after, message.lane, at.random);
-            again(message, &limited(why), at, delay)
+            requeue(message, &limited(why), at, delay)
         }
         Outcome::Rejected(why) if why.starts_with(TOO_LARGE) => Settled { failures: 1, ..failed(message, why) },
         Outcome::Rejected(why) => Settled { failures: 1, ..failed(message, &format!("rejected: {why}")) },
         Outcome::Gone(why) => Settled { failures: 1, ..failed(message, &format!("gone: {why}")) },
         Outcome::Misconfigured(why) => {
             let delay = if at.try_again_now { Duration::ZERO } else { reschedule::while_held(at.random) };
-            again(message, &format!("{HELD}: {why}"), at, delay)
+            requeue(message, &format!("{HELD_REASON}: {why}"), at, delay)
         }
         Outcome::Ambiguous(why) if at.is_idempotent => retry(message, None, why, at),
         Outcome::Ambiguous(why) => {
             let reason = format!("outcome_unknown: {why}");
             let settled = match reschedule::after_unknown(message.ambiguous + 1, unknown_retries(message.lane, at)) {
-                Some(delay) => again(message, &reason, at, delay),
+                Some(delay) => requeue(message, &reason, at, delay),
                 None => failed(message, &reason),
             };
             Settled { ambiguous: 1, ..settled }
@@ -121,22 +121,22 @@ pub fn limited(why: &str) -> String {
 }
 
 /// Queues a message again that was begun and not called. If another worker took it over meanwhile, this is not written.
-pub fn not_called(message: &Claimed, at: Circumstances) -> Settled {
-    again(message, "lease_ended", at, Duration::ZERO)
+pub fn not_called(message: &ClaimedMessage, at: SettleContext) -> Settled {
+    requeue(message, "lease_ended", at, Duration::ZERO)
 }
 
 /// Defers by `wait`, until quiet hours end, with jitter.
-pub fn quiet(message: &Claimed, until: Timestamp, wait: Duration, at: Circumstances) -> Settled {
-    again(message, &format!("quiet_hours: until {until}"), at, reschedule::while_quiet(wait, at.random))
+pub fn defer_for_quiet_hours(message: &ClaimedMessage, until: Timestamp, wait: Duration, at: SettleContext) -> Settled {
+    requeue(message, &format!("quiet_hours: until {until}"), at, reschedule::while_quiet(wait, at.random))
 }
 
 /// Whether the message may be sent after its earlier calls with an unknown outcome. Campaign messages are not repeated after an
 /// unknown outcome.
-pub fn may_be_sent(message: &Claimed, at: Circumstances) -> bool {
+pub fn may_be_sent(message: &ClaimedMessage, at: SettleContext) -> bool {
     message.ambiguous <= unknown_retries(message.lane, at)
 }
 
-fn unknown_retries(lane: Lane, at: Circumstances) -> i32 {
+fn unknown_retries(lane: Lane, at: SettleContext) -> i32 {
     match lane {
         Lane::Direct | Lane::Automation => at.unknown_retries,
         Lane::Campaign => 0,
@@ -144,30 +144,30 @@ fn unknown_retries(lane: Lane, at: Circumstances) -> i32 {
 }
 
 /// Retries a direct message whose user may not be recorded yet; fails others.
-pub fn user_unknown(message: &Claimed, at: Circumstances) -> Settled {
+pub fn user_unknown(message: &ClaimedMessage, at: SettleContext) -> Settled {
     const REASON: &str = "user_not_found";
     let delay = match message.lane {
         Lane::Direct => reschedule::while_user_unknown(age(message, at), message.attempt, at.random),
         Lane::Automation | Lane::Campaign => None,
     };
-    delay.map_or_else(|| failed(message, REASON), |delay| again(message, REASON, at, delay))
+    delay.map_or_else(|| failed(message, REASON), |delay| requeue(message, REASON, at, delay))
 }
 
 /// Suppresses a message to a user without an address. A new direct message is deferred: the address may be recorded in a moment.
-pub fn address_missing(message: &Claimed, at: Circumstances) -> Settled {
+pub fn address_missing(message: &ClaimedMessage, at: SettleContext) -> Settled {
     no_destination(message, "no_address", at)
 }
 
 /// Like [`address_missing`], for a user without a device.
-pub fn token_missing(message: &Claimed, at: Circumstances) -> Settled {
+pub fn token_missing(message: &ClaimedMessage, at: SettleContext) -> Settled {
     no_destination(message, "no_token", at)
 }
 
-fn no_destination(message: &Claimed, reason: &str, at: Circumstances) -> Settled {
+fn no_destination(message: &ClaimedMessage, reason: &str, at: SettleContext) -> Settled {
     if message.lane == Lane::Direct && age(message, at) < INTAKE_DELAY {
-        return again(message, reason, at, Duration::from_secs(1));
+        return requeue(message, reason, at, Duration::from_secs(1));
     }
-    known(message, DeliveryState::Suppressed, Some(reason))
+    with_status(message, DeliveryState::Suppressed, Some(reason))
 }
 
 /// By then, items accepted before the message have normally been applied.
@@ -192,8 +192,8 @@ mod tests {
 
     const NOW: i64 = 1_700_000_000_000;
 
-    fn message(lane: Lane, failures: i32, ambiguous: i32) -> Claimed {
-        Claimed {
+    fn message(lane: Lane, failures: i32, ambiguous: i32) -> ClaimedMessage {
+        ClaimedMessage {
             project: ProjectId(Uuid::from_u128(1)),
             id: Uuid::from_u128(2),
             user_id: Uuid::from_u128(3),
@@ -214,8 +214,8 @@ mod tests {
         }
     }
 
-    fn at(now_ms: i64) -> Circumstances {
-        Circumstances {
+    fn at(now_ms: i64) -> SettleContext {
+        SettleContext {
             due_by: from_ms(now_ms).into(),
             delays_from: from_ms(now_ms),
             random: 1.0,
@@ -290,14 +290,14 @@ mod tests {
 
     #[test]
     fn settings_changed_during_the_call_are_retried_at_once() {
-        let changed = Circumstances { try_again_now: true, ..at(NOW) };
+        let changed = SettleContext { try_again_now: true, ..at(NOW) };
         let settled = judge(&message(Lane::Direct, 0, 0), &Outcome::Misconfigured(String::new()), changed);
         assert_eq!(due_in(&settled), Some(0));
     }
 
     #[test]
     fn ambiguous_call_of_idempotent_provider_is_retried() {
-        let idempotent = Circumstances { is_idempotent: true, ..at(NOW) };
+        let idempotent = SettleContext { is_idempotent: true, ..at(NOW) };
         let settled = judge(&message(Lane::Campaign, 0, 0), &Outcome::Ambiguous("why".to_owned()), idempotent);
         assert_eq!((settled.status, settled.failures, settled.ambiguous), (DeliveryState::Queued, 1, 0));
         assert_eq!(due_in(&settled), Some(15));
@@ -328,9 +328,9 @@ mod tests {
     fn clock_jump_ages_no_message() {
         let hour = 3_600_000;
         let due_by = DueBy { now: from_ms(NOW + hour + 2_000), held: from_ms(NOW + 2_000) };
-        let jumped = Circumstances { due_by, delays_from: due_by.held, ..at(NOW) };
+        let jumped = SettleContext { due_by, delays_from: due_by.held, ..at(NOW) };
         for released_ms in [NOW, NOW + hour] {
-            let message = Claimed { released_at: from_ms(released_ms), ..message(Lane::Direct, 0, 0) };
+            let message = ClaimedMessage { released_at: from_ms(released_ms), ..message(Lane::Direct, 0, 0) };
             assert_eq!(user_unknown(&message, jumped).status, DeliveryState::Queued);
             assert_eq!(address_missing(&message, jumped).status, DeliveryState::Queued);
             let due = due_in(&address_missing(&message, jumped));
@@ -342,7 +342,7 @@ mod tests {
     fn campaign_message_ages_from_its_release() {
         let held = Outcome::Held { after: Duration::from_secs(8), why: "down".to_owned() };
         let hours = |hours: i64| NOW + hours * 3_600_000;
-        let message = Claimed { released_at: from_ms(hours(12)), ..message(Lane::Campaign, 0, 0) };
+        let message = ClaimedMessage { released_at: from_ms(hours(12)), ..message(Lane::Campaign, 0, 0) };
         assert_eq!(judge(&message, &held, at(hours(12))).failures, 0);
         assert_eq!(judge(&message, &held, at(hours(17))).failures, 0);
         assert_eq!(judge(&message, &held, at(hours(19))).failures, 1);
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn test_send_is_never_retried() {
-        let test = Claimed { content: json!({ "test": true }), ..message(Lane::Direct, 0, 0) };
+        let test = ClaimedMessage { content: json!({ "test": true }), ..message(Lane::Direct, 0, 0) };
         for outcome in [
             Outcome::unavailable("down"),
             Outcome::Misconfigured("401".to_owned()),
@@ -358,7 +358,7 @@ mod tests {
         ] {
             let settled = judge(&test, &outcome, at(NOW));
             assert_eq!((settled.status, settled.due_at), (DeliveryState::Failed, None));
-            assert_eq!(settled.reason, Some(format!("{}: {}", outcome.name(), outcome.words())));
+            assert_eq!(settled.reason, Some(format!("{}: {}", outcome.name(), outcome.text())));
         }
         assert_eq!(judge(&test, &Outcome::Accepted("1".to_owned()), at(NOW)).status, DeliveryState::Sent);
     }

@@ -26,7 +26,7 @@ pub fn rounded(due_at: Timestamp, now: Timestamp) -> Timestamp {
 pub const MAX_FAILURES: i32 = 8;
 
 /// 15 s, 1 min, 4 min, 16 min, 64 min and twice 3 h, each shortened by up to half: about 6 hours in total.
-const RETRY_DELAY: Backoff = Backoff { first: Duration::from_secs(15), factor: 4, most: Duration::from_hours(3) };
+const RETRY_DELAY: Backoff = Backoff { initial: Duration::from_secs(15), factor: 4, max: Duration::from_hours(3) };
 /// Upper limit on `Retry-After`.
 const MAX_RETRY_AFTER: Duration = Duration::from_hours(6);
 /// Delay while the channel is misconfigured. A change of its settings ends it.
@@ -35,7 +35,7 @@ const MISCONFIGURED_DELAY: Duration = Duration::from_mins(1);
 const UNKNOWN_DELAY: Duration = Duration::from_mins(1);
 /// How long a direct message waits for its user to appear.
 const USER_WAIT: Duration = Duration::from_secs(45);
-const USER_RETRY_DELAY: Backoff = Backoff { first: Duration::from_secs(1), factor: 2, most: Duration::from_secs(8) };
+const USER_RETRY_DELAY: Backoff = Backoff { initial: Duration::from_secs(1), factor: 2, max: Duration::from_secs(8) };
 
 /// Returns the delay after one more provider failure than `failures`; `None` after the last one. `hint` is the provider's
 /// `Retry-After`; `random` is between 0 and 1.

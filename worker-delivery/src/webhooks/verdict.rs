@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http_client::{Answer, CallError};
+use http_client::{CallError, HttpResponse};
 use jiff::Timestamp;
 use kernel::backoff::Backoff;
 
@@ -23,7 +23,7 @@ const MAX_RETRY_AFTER: Duration = Duration::from_hours(24);
 const MAX_BACK_OFF: Duration = Duration::from_hours(1);
 /// Consecutive failures after which each further one makes the endpoint back off, and for how long.
 const SUSPECT: i32 = super::SUSPECT_FAILURES;
-const BACK_OFF: Backoff = Backoff { first: Duration::from_secs(5), factor: 2, most: Duration::from_mins(5) };
+const BACK_OFF: Backoff = Backoff { initial: Duration::from_secs(5), factor: 2, max: Duration::from_mins(5) };
 /// An endpoint is disabled when all calls have failed for this long, and at least this many.
 const DISABLE_AFTER: Duration = Duration::from_hours(5 * 24);
 const DISABLE_FAILURES: i32 = 10;
@@ -61,7 +61,13 @@ impl Verdict {
 /// Classifies the outcome of a call.
 ///
 /// `tries` is the number of earlier failed calls of this delivery; `failures` the number of consecutive failed calls of the endpoint.
-pub fn judge(outcome: &Result<Answer, CallError>, tries: i32, failures: i32, now: Timestamp, random: f64) -> Verdict {
+pub fn judge(
+    outcome: &Result<HttpResponse, CallError>,
+    tries: i32,
+    failures: i32,
+    now: Timestamp,
+    random: f64,
+) -> Verdict {
     let (error, retry_after, is_gone) = match outcome {
         Ok(answer) if answer.status.is_success() => {
             return Verdict { next: Next::Done, error: None, back_off: None, is_gone: false };
@@ -92,15 +98,15 @@ mod tests {
 
     use super::*;
 
-    fn answer(status: u16, retry_after: Option<&str>) -> Answer {
+    fn answer(status: u16, retry_after: Option<&str>) -> HttpResponse {
         let mut headers = HeaderMap::new();
         if let Some(retry_after) = retry_after {
             headers.insert(http::header::RETRY_AFTER, retry_after.parse().unwrap());
         }
-        Answer { status: StatusCode::from_u16(status).unwrap(), headers, body: Bytes::new(), whole: true }
+        HttpResponse { status: StatusCode::from_u16(status).unwrap(), headers, body: Bytes::new(), complete: true }
     }
 
-    fn verdict(outcome: &Result<Answer, CallError>, tries: i32, failures: i32) -> Verdict {
+    fn verdict(outcome: &Result<HttpResponse, CallError>, tries: i32, failures: i32) -> Verdict {
         judge(outcome, tries, failures, Timestamp::UNIX_EPOCH, 0.0)
     }
 

@@ -14,15 +14,15 @@ use uuid::Uuid;
 use wire::event::id_bytes;
 use wire::send::DirectMessage;
 
-use crate::place::{Place, SOON};
+use crate::fixture::{Fixture, SOON};
 
 const DAY_MS: i64 = 86_400_000;
 
 /// Waits until the dead-letter stream holds `count` messages; returns it with their reasons.
-async fn refused(place: &Place, count: u64) -> (Stream, Vec<String>) {
+async fn refused(fixture: &Fixture, count: u64) -> (Stream, Vec<String>) {
     let dead = async || {
         let mut stream =
-            place.bus.jetstream.get_stream(place.bus.names.dead_stream()).await.map_err(|e| e.to_string())?;
+            fixture.bus.jetstream.get_stream(fixture.bus.names.dead_stream()).await.map_err(|e| e.to_string())?;
         let found = stream.info().await.map_err(|e| e.to_string())?.state.messages;
         if found == count { Ok(stream) } else { Err(format!("{found} refused")) }
     };
@@ -37,131 +37,132 @@ async fn refused(place: &Place, count: u64) -> (Stream, Vec<String>) {
 
 #[tokio::test]
 async fn a_direct_message_gets_its_row_and_is_sent_once() {
-    let (mut place, mailbox) = Place::with_mailbox().await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let (mut fixture, mailbox) = Fixture::with_mailbox().await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
     // The external ID does not exist; the internal ID is Ann's.
-    let (id, message) = place.direct(&[Uuid::from_u128(5), ann], &json!({ "subject": "Code", "body": "1 < 2\n42" }));
-    place.send_direct(vec![message.clone()]).await;
-    place.send_direct(vec![message.clone(), message]).await;
+    let (id, message) = fixture.direct(&[Uuid::from_u128(5), ann], &json!({ "subject": "Code", "body": "1 < 2\n42" }));
+    fixture.send_direct(vec![message.clone()]).await;
+    fixture.send_direct(vec![message.clone(), message]).await;
     let mails = mailbox.wait_for(1, SOON).await;
-    place.drained().await;
+    fixture.drained().await;
     assert_eq!(mailbox.mails().len(), 1);
     assert_eq!(mails[0].header("Subject").as_deref(), Some("Code"));
-    let row = place.settled(id, 1).await;
+    let row = fixture.settled(id, 1).await;
     assert_eq!((row.status.as_str(), row.user_id, row.attempt), ("sent", ann, 1));
-    place.stop().await;
+    fixture.stop().await;
 }
 
 #[tokio::test]
-async fn a_direct_message_waits_for_a_user_who_is_on_the_way() {
-    let (mut place, mailbox) = Place::with_mailbox().await;
-    let late = UserKey::External("late").internal_id(place.project);
-    let (id, message) = place.direct(&[Uuid::from_u128(5), late], &json!({ "subject": "Hi", "body": "x" }));
-    let (lost, mut never) = place.direct(&[Uuid::from_u128(6)], &json!({ "subject": "Hi", "body": "x" }));
+async fn direct_message_waits_for_a_user_not_yet_recorded() {
+    let (mut fixture, mailbox) = Fixture::with_mailbox().await;
+    let late = UserKey::External("late").internal_id(fixture.project);
+    let (id, message) = fixture.direct(&[Uuid::from_u128(5), late], &json!({ "subject": "Hi", "body": "x" }));
+    let (lost, mut never) = fixture.direct(&[Uuid::from_u128(6)], &json!({ "subject": "Hi", "body": "x" }));
     never.accepted_ms -= 46_000;
-    place.send_direct(vec![message, never]).await;
-    let row = place.settled(id, 1).await;
+    fixture.send_direct(vec![message, never]).await;
+    let row = fixture.settled(id, 1).await;
     assert_eq!((row.status.as_str(), row.reason.as_deref()), ("queued", Some("user_not_found")));
-    assert!(place.due_in(&row).unwrap() <= 2, "{row:?}");
-    let row = place.settled(lost, 1).await;
+    assert!(fixture.due_in(&row).unwrap() <= 2, "{row:?}");
+    let row = fixture.settled(lost, 1).await;
     assert_eq!((row.status.as_str(), row.reason.as_deref()), ("failed", Some("user_not_found")));
-    assert_eq!(place.user("late", Some("late@example.com"), None).await, late);
-    place.bring_forward(id).await;
+    assert_eq!(fixture.user("late", Some("late@example.com"), None).await, late);
+    fixture.bring_forward(id).await;
     assert_eq!(mailbox.wait_for(1, SOON).await[0].delivered_to(), ["late@example.com"]);
-    let row = place.settled(id, 2).await;
+    let row = fixture.settled(id, 2).await;
     assert_eq!((row.status.as_str(), row.user_id, row.failures), ("sent", late, 0));
-    place.stop().await;
+    fixture.stop().await;
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_put_aside_and_the_rest_goes_on() {
-    let (mut place, mailbox) = Place::with_mailbox().await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let (_, good) = place.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
-    let (_, mut not_json) = place.direct(&[ann], &json!({}));
+async fn unreadable_messages_become_dead_letters_and_others_continue() {
+    let (mut fixture, mailbox) = Fixture::with_mailbox().await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
+    let (_, good) = fixture.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
+    let (_, mut not_json) = fixture.direct(&[ann], &json!({}));
     not_json.content = Bytes::from_static(b"{");
     // Valid JSON with a text that the database refuses.
-    let (_, unstorable) = place.direct(&[ann], &json!({ "subject": "a\0b", "body": "x" }));
-    place.publish(Bytes::from_static(b"\xff\xffnothing")).await;
-    place.send_direct(vec![not_json, unstorable, good]).await;
+    let (_, unstorable) = fixture.direct(&[ann], &json!({ "subject": "a\0b", "body": "x" }));
+    fixture.publish(Bytes::from_static(b"\xff\xffnothing")).await;
+    fixture.send_direct(vec![not_json, unstorable, good]).await;
     mailbox.wait_for(1, SOON).await;
-    place.drained().await;
-    let (stream, reasons) = refused(&place, 3).await;
+    fixture.drained().await;
+    let (stream, reasons) = refused(&fixture, 3).await;
     assert!(reasons.iter().any(|r| r.starts_with("content:")), "{reasons:?}");
     assert!(stream.consumers().try_collect::<Vec<_>>().await.unwrap().is_empty());
-    place.stop().await;
+    fixture.stop().await;
 }
 
 #[tokio::test]
-async fn a_direct_message_of_a_dropped_partition_is_refused_and_delays_no_other() {
-    let (mut place, mailbox) = Place::with_mailbox().await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let (id, good) = place.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
-    let past = ids::fresh(place.clock.now_ms() - 400 * DAY_MS);
+async fn direct_message_of_a_dropped_partition_is_rejected_without_delaying_others() {
+    let (mut fixture, mailbox) = Fixture::with_mailbox().await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
+    let (id, good) = fixture.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
+    let past = ids::fresh(fixture.clock.now_ms() - 400 * DAY_MS);
     let repeated = DirectMessage { message_id: id_bytes(past), ..good.clone() };
-    place.send_direct(vec![repeated, good]).await;
+    fixture.send_direct(vec![repeated, good]).await;
     mailbox.wait_for(1, SOON).await;
-    let (_, reasons) = refused(&place, 1).await;
+    let (_, reasons) = refused(&fixture, 1).await;
     assert_eq!(reasons, ["the message is older than the retention period"]);
-    place.drained().await;
-    assert_eq!(place.settled(id, 1).await.status, "sent");
+    fixture.drained().await;
+    assert_eq!(fixture.settled(id, 1).await.status, "sent");
     assert_eq!(mailbox.mails().len(), 1);
-    place.stop().await;
+    fixture.stop().await;
 }
 
 #[tokio::test]
-async fn a_direct_message_waits_for_a_partition_that_is_still_to_be_made() {
-    let (mut place, mailbox) = Place::with_mailbox().await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let (_, direct) = place.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
-    let later = place.clock.now_ms() + 60 * DAY_MS;
+async fn direct_message_waits_for_a_missing_partition() {
+    let (mut fixture, mailbox) = Fixture::with_mailbox().await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
+    let (_, direct) = fixture.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
+    let later = fixture.clock.now_ms() + 60 * DAY_MS;
     let id = ids::fresh(later);
-    place.send_direct(vec![DirectMessage { message_id: id_bytes(id), ..direct }]).await;
+    fixture.send_direct(vec![DirectMessage { message_id: id_bytes(id), ..direct }]).await;
     eventually(SOON, async || {
-        let stream = place.bus.jetstream.get_stream(place.bus.names.send_stream()).await.map_err(|e| e.to_string())?;
+        let stream =
+            fixture.bus.jetstream.get_stream(fixture.bus.names.send_stream()).await.map_err(|e| e.to_string())?;
         let consumers = stream.consumers().try_collect::<Vec<_>>().await.map_err(|e| e.to_string())?;
         let is_again = consumers.iter().any(|consumer| consumer.num_redelivered > 0);
         if is_again { Ok(()) } else { Err("not delivered again".to_owned()) }
     })
     .await;
-    time_partitions::ensure(&mut place.store.connection().await.unwrap(), later).await.unwrap();
+    time_partitions::ensure(&mut fixture.store.connection().await.unwrap(), later).await.unwrap();
     mailbox.wait_for(1, SOON).await;
-    assert_eq!(place.settled(id, 1).await.status, "sent");
-    place.drained().await;
-    assert_eq!(refused(&place, 0).await.1, Vec::<String>::new());
-    place.stop().await;
+    assert_eq!(fixture.settled(id, 1).await.status, "sent");
+    fixture.drained().await;
+    assert_eq!(refused(&fixture, 0).await.1, Vec::<String>::new());
+    fixture.stop().await;
 }
 
 #[tokio::test]
-async fn a_test_goes_to_its_address_and_ends_with_its_only_call() {
-    let (mut place, mailbox) = Place::with_mailbox().await;
+async fn test_send_uses_its_address_and_is_not_retried() {
+    let (mut fixture, mailbox) = Fixture::with_mailbox().await;
     // To an unknown user, and to an address other than the user's own.
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
     for user in [Uuid::nil(), ann] {
         let content = json!({ "subject": "A test", "body": "x", "test": true, "to": "ops@example.com" });
-        let (id, message) = place.direct(&[user], &content);
-        place.send_direct(vec![message]).await;
-        assert_eq!(place.settled(id, 1).await.status, "sent");
+        let (id, message) = fixture.direct(&[user], &content);
+        fixture.send_direct(vec![message]).await;
+        assert_eq!(fixture.settled(id, 1).await.status, "sent");
     }
     let mails = mailbox.wait_for(2, SOON).await;
     assert!(mails.iter().all(|mail| mail.header("To").is_some_and(|to| to.contains("ops@example.com"))), "{mails:?}");
     // A test of a campaign, rendered for Ann.
-    let template = place.template("{{ campaign.name }} for {{ user.properties.plan }}", "<p>Hi</p>").await;
-    let (id, mut message) = place.direct(&[ann], &json!({ "test": true, "to": "ops@example.com" }));
+    let template = fixture.template("{{ campaign.name }} for {{ user.properties.plan }}", "<p>Hi</p>").await;
+    let (id, mut message) = fixture.direct(&[ann], &json!({ "test": true, "to": "ops@example.com" }));
     message.template_id = id_bytes(template);
     message.data = json!({ "campaign": { "name": "Sale" } }).to_string().into();
-    place.send_direct(vec![message]).await;
-    assert_eq!(place.settled(id, 1).await.subject.as_deref(), Some("Sale for pro"));
+    fixture.send_direct(vec![message]).await;
+    assert_eq!(fixture.settled(id, 1).await.subject.as_deref(), Some("Sale for pro"));
     let last = mailbox.wait_for(3, SOON).await.pop().unwrap();
     assert!(last.header("To").is_some_and(|to| to.contains("ops@example.com")), "{last:?}");
     // Nothing listens there: a test send is not retried.
-    place.configure(1, json!({}), None).await;
-    let (id, message) = place.direct(&[ann], &json!({ "subject": "A test", "body": "x", "test": true }));
-    place.send_direct(vec![message]).await;
-    let row = place.settled(id, 1).await;
+    fixture.configure(1, json!({}), None).await;
+    let (id, message) = fixture.direct(&[ann], &json!({ "subject": "A test", "body": "x", "test": true }));
+    fixture.send_direct(vec![message]).await;
+    let row = fixture.settled(id, 1).await;
     assert_eq!((row.status.as_str(), row.due_at), ("failed", None), "{row:?}");
     assert!(row.reason.as_deref().unwrap().starts_with("unavailable: "), "{row:?}");
-    place.stop().await;
+    fixture.stop().await;
 }
 
 /// Chunks begun by workers.
@@ -174,41 +175,41 @@ const SEEN: &str = "CREATE TABLE begun_seen (messages bigint);
         FOR EACH STATEMENT EXECUTE FUNCTION see_begun()";
 
 #[tokio::test]
-async fn a_busy_projects_messages_are_begun_several_at_a_time() {
+async fn messages_of_a_busy_project_are_begun_in_batches() {
     const MANY: i64 = 600;
-    let (mut place, mailbox) = Place::with_mailbox().await;
-    place.store.connection().await.unwrap().batch_execute(SEEN).await.unwrap();
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let codes = (0..MANY).map(|_| place.direct(&[ann], &json!({ "subject": "Code", "body": "42" })).1);
-    join_all(codes.map(|message| place.send_direct(vec![message]))).await;
+    let (mut fixture, mailbox) = Fixture::with_mailbox().await;
+    fixture.store.connection().await.unwrap().batch_execute(SEEN).await.unwrap();
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
+    let codes = (0..MANY).map(|_| fixture.direct(&[ann], &json!({ "subject": "Code", "body": "42" })).1);
+    join_all(codes.map(|message| fixture.send_direct(vec![message]))).await;
     mailbox.wait_for(MANY.unsigned_abs() as usize, SOON).await;
-    place.drained().await;
+    fixture.drained().await;
     let sql = "SELECT count(*), sum(messages)::bigint FROM begun_seen";
-    let row = place.store.connection().await.unwrap().query_one(sql, &[]).await.unwrap();
+    let row = fixture.store.connection().await.unwrap().query_one(sql, &[]).await.unwrap();
     let (batches, messages): (i64, i64) = (row.get(0), row.get(1));
     assert_eq!(messages, MANY);
     assert!(4 * batches <= MANY, "{batches} batches of {MANY} messages");
-    place.stop().await;
+    fixture.stop().await;
 }
 
 /// The erasure may be committed at any time between reading its users and inserting the message's row.
 #[tokio::test]
-async fn a_direct_message_that_meets_an_erasure_leaves_no_row() {
-    let (mut place, mailbox) = Place::with_mailbox().await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let (id, message) = place.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
-    let now = place.clock.now();
-    let mut db = place.store.connection().await.unwrap();
-    let erased = [(place.project, ann)];
+async fn direct_message_concurrent_with_an_erasure_leaves_no_row() {
+    let (mut fixture, mailbox) = Fixture::with_mailbox().await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
+    let (id, message) = fixture.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
+    let now = fixture.clock.now();
+    let mut db = fixture.store.connection().await.unwrap();
+    let erased = [(fixture.project, ann)];
     removals::announce(&mut db, &erased).await.unwrap();
     let tx = db.transaction().await.unwrap();
     removals::lock(&tx, &erased, &[]).await.unwrap();
-    erasures::record(&tx, place.project, &[ann], Erased { accepted: now, applied: now }, false).await.unwrap();
-    place.send_direct(vec![message]).await;
+    erasures::record(&tx, fixture.project, &[ann], Erased { accepted: now, applied: now }, false).await.unwrap();
+    fixture.send_direct(vec![message]).await;
     // Recording waits for the erasure, and reads users only afterwards.
     let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
                    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    let other = place.store.connection().await.unwrap();
+    let other = fixture.store.connection().await.unwrap();
     eventually(SOON, async || {
         let count: i64 = other.query_one(waiting, &[]).await.unwrap().get(0);
         if count > 0 { Ok(()) } else { Err("no query waits for the erasure".to_owned()) }
@@ -216,8 +217,8 @@ async fn a_direct_message_that_meets_an_erasure_leaves_no_row() {
     .await;
     removals::finish(&tx, &erased).await.unwrap();
     tx.commit().await.unwrap();
-    place.drained().await;
-    assert!(place.row(id).await.is_none());
+    fixture.drained().await;
+    assert!(fixture.row(id).await.is_none());
     assert!(mailbox.mails().is_empty());
-    place.stop().await;
+    fixture.stop().await;
 }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use worker_delivery::provider::stub::Stub;
 use worker_delivery::provider::{Email, Outcome};
 
-use crate::place::{Place, SOON};
+use crate::fixture::{Fixture, SOON};
 
 /// Concurrent calls per owner.
 const CONCURRENCY: i64 = 32;
@@ -21,11 +21,11 @@ const CONCURRENCY: i64 = 32;
 const MANY: usize = 1_500;
 
 #[tokio::test]
-async fn hanging_providers_of_one_owner_hold_up_no_other_owners_direct_messages() {
-    let (mut place, mailbox) = (Place::new().await, TestMailbox::start().await);
-    let prompt = place.project;
-    place.configure(mailbox.port(), json!({}), None).await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
+async fn hanging_providers_of_one_owner_do_not_delay_direct_messages_of_others() {
+    let (mut fixture, mailbox) = (Fixture::new().await, TestMailbox::start().await);
+    let prompt = fixture.project;
+    fixture.configure(mailbox.port(), json!({}), None).await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
 
     // A server that accepts connections and never answers, for two projects of one account.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -38,42 +38,42 @@ async fn hanging_providers_of_one_owner_hold_up_no_other_owners_direct_messages(
     });
     let (mut hanging, mut users) = (Vec::new(), Vec::new());
     for _ in 0..2 {
-        place.project = place.another_project().await;
-        place.set_creator(Uuid::from_u128(7)).await;
-        place.configure(port, json!({}), None).await;
-        users.push(place.user("ben", Some("ben@example.com"), None).await);
-        hanging.push(place.project);
+        fixture.project = fixture.another_project().await;
+        fixture.set_creator(Uuid::from_u128(7)).await;
+        fixture.configure(port, json!({}), None).await;
+        users.push(fixture.user("ben", Some("ben@example.com"), None).await);
+        hanging.push(fixture.project);
     }
-    place.run().await;
+    fixture.run().await;
     for (project, ben) in hanging.iter().zip(users) {
-        place.project = *project;
-        let codes = (0..MANY / 2).map(|_| place.direct(&[ben], &json!({ "subject": "Code", "body": "1" })).1);
-        join_all(codes.map(|message| place.send_direct(vec![message]))).await;
+        fixture.project = *project;
+        let codes = (0..MANY / 2).map(|_| fixture.direct(&[ben], &json!({ "subject": "Code", "body": "1" })).1);
+        join_all(codes.map(|message| fixture.send_direct(vec![message]))).await;
     }
-    eventually(SOON, async || match place.begun(hanging[0]).await + place.begun(hanging[1]).await {
+    eventually(SOON, async || match fixture.begun(hanging[0]).await + fixture.begun(hanging[1]).await {
         CONCURRENCY => Ok(()),
         begun => Err(format!("{begun} are in flight")),
     })
     .await;
-    place.drained().await;
+    fixture.drained().await;
 
-    place.project = prompt;
-    are_sent_at_once(&place, &mailbox, ann).await;
-    let begun = place.begun(hanging[0]).await + place.begun(hanging[1]).await;
+    fixture.project = prompt;
+    are_sent_at_once(&fixture, &mailbox, ann).await;
+    let begun = fixture.begun(hanging[0]).await + fixture.begun(hanging[1]).await;
     assert_eq!(begun, CONCURRENCY, "the others still hang");
     listening.abort();
-    place.stop().await;
+    fixture.stop().await;
 }
 
 /// Sends three direct messages in sequence, and checks that none waits.
-async fn are_sent_at_once(place: &Place, mailbox: &TestMailbox, user: Uuid) {
+async fn are_sent_at_once(fixture: &Fixture, mailbox: &TestMailbox, user: Uuid) {
     for nth in 1..=3 {
         let began = Instant::now();
-        let (id, message) = place.direct(&[user], &json!({ "subject": "Code", "body": "2" }));
-        place.send_direct(vec![message]).await;
+        let (id, message) = fixture.direct(&[user], &json!({ "subject": "Code", "body": "2" }));
+        fixture.send_direct(vec![message]).await;
         mailbox.wait_for(nth, SOON).await;
         assert!(began.elapsed() < Duration::from_secs(2), "it took {:?}", began.elapsed());
-        assert_eq!(place.settled(id, 1).await.status, "sent");
+        assert_eq!(fixture.settled(id, 1).await.status, "sent");
     }
 }
 
@@ -81,7 +81,7 @@ async fn are_sent_at_once(place: &Place, mailbox: &TestMailbox, user: Uuid) {
 struct Slow(AtomicUsize);
 
 impl Vendor for Slow {
-    fn answer(&self, _request: &Received) -> Reply {
+    fn respond(&self, _request: &Received) -> Reply {
         Reply::json(200, &json!({ "id": "1" }))
     }
 
@@ -92,125 +92,125 @@ impl Vendor for Slow {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_always_slow_holds_up_no_other_projects_direct_messages() {
-    let (mut place, mailbox) = (Place::new().await, TestMailbox::start().await);
-    let prompt = place.project;
-    place.configure(mailbox.port(), json!({}), None).await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
+async fn slow_provider_does_not_delay_direct_messages_of_other_projects() {
+    let (mut fixture, mailbox) = (Fixture::new().await, TestMailbox::start().await);
+    let prompt = fixture.project;
+    fixture.configure(mailbox.port(), json!({}), None).await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
 
-    let slow = place.another_project().await;
-    place.project = slow;
+    let slow = fixture.another_project().await;
+    fixture.project = slow;
     let server = ProviderServer::start(Slow(AtomicUsize::new(0))).await;
-    place.addresses = vec![("MAIL_BASE_URL", server.url())];
+    fixture.addresses = vec![("MAIL_BASE_URL", server.url())];
     let settings = json!({ "emailProvider": "MAILPROVIDER", "mailproviderFromEmail": "shop@example.com" });
-    place.configure_channel(Channel::Email, settings, &[("mailproviderApiKey", "re_key")]).await;
-    let ben = place.user("ben", Some("ben@example.com"), None).await;
-    place.run().await;
-    let codes = (0..MANY).map(|_| place.direct(&[ben], &json!({ "subject": "Code", "body": "1" })).1);
-    join_all(codes.map(|message| place.send_direct(vec![message]))).await;
-    eventually(SOON, async || match place.begun(slow).await {
+    fixture.configure_channel(Channel::Email, settings, &[("mailproviderApiKey", "re_key")]).await;
+    let ben = fixture.user("ben", Some("ben@example.com"), None).await;
+    fixture.run().await;
+    let codes = (0..MANY).map(|_| fixture.direct(&[ben], &json!({ "subject": "Code", "body": "1" })).1);
+    join_all(codes.map(|message| fixture.send_direct(vec![message]))).await;
+    eventually(SOON, async || match fixture.begun(slow).await {
         begun if begun >= CONCURRENCY - 4 => Ok(()),
         begun => Err(format!("{begun} in flight")),
     })
     .await;
-    place.drained().await;
+    fixture.drained().await;
 
-    place.project = prompt;
-    are_sent_at_once(&place, &mailbox, ann).await;
-    place.stop().await;
+    fixture.project = prompt;
+    are_sent_at_once(&fixture, &mailbox, ann).await;
+    fixture.stop().await;
 }
 
 #[tokio::test]
-async fn a_hanging_provider_holds_up_none_that_were_published_with_its_own_and_have_a_limit() {
-    let (mut place, mailbox) = (Place::new().await, TestMailbox::start().await);
-    let limited = place.project;
-    place.configure(mailbox.port(), json!({ "smtpRateLimit": 100 }), None).await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
+async fn hanging_provider_does_not_delay_rate_limited_messages_published_together() {
+    let (mut fixture, mailbox) = (Fixture::new().await, TestMailbox::start().await);
+    let limited = fixture.project;
+    fixture.configure(mailbox.port(), json!({ "smtpRateLimit": 100 }), None).await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
     let content = json!({ "subject": "Code", "body": "1" });
-    let (prompt, to_ann) = place.direct(&[ann], &content);
+    let (prompt, to_ann) = fixture.direct(&[ann], &content);
 
-    place.project = place.another_project().await;
+    fixture.project = fixture.another_project().await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    place.configure(silent.local_addr().unwrap().port(), json!({}), None).await;
-    let ben = place.user("ben", Some("ben@example.com"), None).await;
-    let mut messages: Vec<_> = (0..4 * CONCURRENCY).map(|_| place.direct(&[ben], &content).1).collect();
+    fixture.configure(silent.local_addr().unwrap().port(), json!({}), None).await;
+    let ben = fixture.user("ben", Some("ben@example.com"), None).await;
+    let mut messages: Vec<_> = (0..4 * CONCURRENCY).map(|_| fixture.direct(&[ben], &content).1).collect();
     messages.push(to_ann);
-    place.run().await;
+    fixture.run().await;
     let began = Instant::now();
-    place.send_direct(messages).await;
+    fixture.send_direct(messages).await;
     mailbox.wait_for(1, SOON).await;
     assert!(began.elapsed() < Duration::from_secs(2), "it took {:?}", began.elapsed());
-    eventually(SOON, async || match place.begun(place.project).await {
+    eventually(SOON, async || match fixture.begun(fixture.project).await {
         CONCURRENCY => Ok(()),
         held => Err(format!("{held} begun")),
     })
     .await;
-    place.project = limited;
-    assert_eq!(place.settled(prompt, 1).await.status, "sent");
-    tokio::join!(place.stop(), async { drop(silent) });
+    fixture.project = limited;
+    assert_eq!(fixture.settled(prompt, 1).await.status, "sent");
+    tokio::join!(fixture.stop(), async { drop(silent) });
 }
 
 #[tokio::test]
 async fn messages_that_wait_for_a_slot_are_acknowledged_and_due_at_once_when_their_worker_stops() {
-    let mut place = Place::new().await;
+    let mut fixture = Fixture::new().await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    place.configure(silent.local_addr().unwrap().port(), json!({}), None).await;
-    let ben = place.user("ben", Some("ben@example.com"), None).await;
-    place.run().await;
-    let codes = (0..MANY).map(|_| place.direct(&[ben], &json!({ "subject": "Code", "body": "1" })).1);
-    join_all(codes.map(|message| place.send_direct(vec![message]))).await;
-    place.drained().await;
+    fixture.configure(silent.local_addr().unwrap().port(), json!({}), None).await;
+    let ben = fixture.user("ben", Some("ben@example.com"), None).await;
+    fixture.run().await;
+    let codes = (0..MANY).map(|_| fixture.direct(&[ben], &json!({ "subject": "Code", "body": "1" })).1);
+    join_all(codes.map(|message| fixture.send_direct(vec![message]))).await;
+    fixture.drained().await;
     // The calls in flight end when their provider closes.
-    tokio::join!(place.stop(), async { drop(silent) });
+    tokio::join!(fixture.stop(), async { drop(silent) });
     let sql = "SELECT count(*) FROM message WHERE project_id = $1 AND attempt = 0";
-    let left: i64 = place.store.connection().await.unwrap().query_one(sql, &[&place.project]).await.unwrap().get(0);
-    let due = place.due(place.project).await;
+    let left: i64 = fixture.store.connection().await.unwrap().query_one(sql, &[&fixture.project]).await.unwrap().get(0);
+    let due = fixture.due(fixture.project).await;
     assert!(left > MANY as i64 - 4 * CONCURRENCY && due == left, "{due} of {left} are due");
-    assert_eq!(place.begun(place.project).await, 0);
-    place.assert_queue_is_whole().await;
+    assert_eq!(fixture.begun(fixture.project).await, 0);
+    fixture.assert_queue_is_whole().await;
 }
 
 #[tokio::test]
-async fn mails_that_can_wait_leave_sessions_with_a_slow_server_to_direct_ones() {
+async fn sessions_with_a_slow_server_are_reserved_for_direct_mails() {
     // The worker divides 32 sessions.
     const COMMON: usize = 24;
     const RESERVED: usize = 8;
-    let mut place = Place::new().await;
-    place.addresses = vec![("DELIVERY_CONCURRENCY", "512".to_owned())];
+    let mut fixture = Fixture::new().await;
+    fixture.addresses = vec![("DELIVERY_CONCURRENCY", "512".to_owned())];
     let can_wait = |mail: &str| mail.contains("Subject: Hello");
     let server = SmtpService::start(move |mail| can_wait(mail).then_some(Fault::Hang)).await;
-    place.configure(server.port(), json!({}), None).await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let messages: Vec<_> = (0..4 * COMMON).map(|_| place.message(ann)).collect();
-    place.insert(&messages).await;
-    place.run().await;
+    fixture.configure(server.port(), json!({}), None).await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
+    let messages: Vec<_> = (0..4 * COMMON).map(|_| fixture.message(ann)).collect();
+    fixture.insert(&messages).await;
+    fixture.run().await;
     eventually(SOON, async || match server.mails().len() {
         mails if mails >= COMMON => Ok(()),
         mails => Err(format!("{mails} mails")),
     })
     .await;
     let (ids, direct): (Vec<_>, Vec<_>) =
-        (0..RESERVED).map(|_| place.direct(&[ann], &json!({ "subject": "Code", "body": "1" }))).unzip();
-    place.send_direct(direct).await;
+        (0..RESERVED).map(|_| fixture.direct(&[ann], &json!({ "subject": "Code", "body": "1" }))).unzip();
+    fixture.send_direct(direct).await;
     for id in ids {
-        let row = place.settled(id, 1).await;
+        let row = fixture.settled(id, 1).await;
         assert_eq!((row.status.as_str(), row.attempt), ("sent", 1), "{row:?}");
     }
     assert_eq!(server.mails().iter().filter(|mail| can_wait(mail)).count(), COMMON);
-    tokio::join!(place.stop(), async { drop(server) });
+    tokio::join!(fixture.stop(), async { drop(server) });
 }
 
 #[tokio::test]
 async fn projects_with_many_messages_share_the_slots() {
     const EACH: usize = 200;
-    let mut place = Place::new().await;
+    let mut fixture = Fixture::new().await;
     let mut projects = Vec::new();
     for name in ["a", "b", "c"] {
-        place.project = place.another_project().await;
-        let user = place.user("x", Some(&format!("{name}@example.com")), None).await;
-        let messages: Vec<_> = (0..EACH).map(|_| place.message(user)).collect();
-        place.insert(&messages).await;
-        projects.push(place.project);
+        fixture.project = fixture.another_project().await;
+        let user = fixture.user("x", Some(&format!("{name}@example.com")), None).await;
+        let messages: Vec<_> = (0..EACH).map(|_| fixture.message(user)).collect();
+        fixture.insert(&messages).await;
+        projects.push(fixture.project);
     }
     let calls = Arc::new(Mutex::new(Vec::new()));
     let seen = calls.clone();
@@ -218,7 +218,7 @@ async fn projects_with_many_messages_share_the_slots() {
         seen.lock().unwrap().push(email.to.email.to_string());
         Outcome::Accepted("1".to_owned())
     });
-    place.run_with_stub(stub).await;
+    fixture.run_with_stub(stub).await;
     eventually(SOON, async || match calls.lock().unwrap().len() {
         all if all == 3 * EACH => Ok(()),
         some => Err(format!("{some} calls")),
@@ -230,5 +230,5 @@ async fn projects_with_many_messages_share_the_slots() {
         let count = middle.iter().filter(|to| to.starts_with(name)).count();
         assert!(count >= middle.len() / 5, "{count} of {} calls are {name}'s", middle.len());
     }
-    place.stop().await;
+    fixture.stop().await;
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use template::{Escape, Limits, Scope, Template};
 use testkit::markup;
 
-use crate::place::{Place, SOON};
+use crate::fixture::{Fixture, SOON};
 
 /// Line breaks and other characters that could end a header or start a new one.
 const BREAKS: [&str; 14] = [
@@ -64,31 +64,31 @@ fn fields(raw: &[u8]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn no_text_of_anybody_becomes_a_header_of_a_mail() {
-    let (mut place, mailbox) = Place::with_mailbox().await;
-    let template = place.template("Hi {{ name }} {{ event.text }}", "<p>{{ event.text }}</p>").await;
+async fn untrusted_text_never_becomes_a_mail_header() {
+    let (mut fixture, mailbox) = Fixture::with_mailbox().await;
+    let template = fixture.template("Hi {{ name }} {{ event.text }}", "<p>{{ event.text }}</p>").await;
     let (mut messages, mut unsendable) = (Vec::new(), Vec::new());
     for (n, text) in hostile().iter().enumerate() {
         // As a name and event data in a template's subject, as a custom subject, and as an address.
-        let named = place.user(&format!("named{n}"), Some("eve@example.com"), Some(text)).await;
-        let mut by_template = place.message(named);
+        let named = fixture.user(&format!("named{n}"), Some("eve@example.com"), Some(text)).await;
+        let mut by_template = fixture.message(named);
         by_template.template_id = Some(template);
         by_template.data = json!({ "event": { "text": text } });
-        let mut own = place.message(named);
+        let mut own = fixture.message(named);
         own.content = json!({ "subject": text, "body": text });
         messages.extend([by_template, own]);
-        let at = place.user(&format!("at{n}"), Some(&format!("eve@example.com{text}")), None).await;
-        unsendable.push(place.message(at));
+        let at = fixture.user(&format!("at{n}"), Some(&format!("eve@example.com{text}")), None).await;
+        unsendable.push(fixture.message(at));
     }
     for part in messages.chunks(50).chain(unsendable.chunks(50)) {
-        place.queue(part).await;
+        fixture.queue(part).await;
     }
     for message in &unsendable {
-        let row = place.settled(message.id, 1).await;
+        let row = fixture.settled(message.id, 1).await;
         assert_eq!((row.status.as_str(), row.reason.as_deref()), ("failed", Some("invalid_address")));
     }
     let mails = mailbox.wait_for(messages.len(), SOON).await;
-    place.drained().await;
+    fixture.drained().await;
     assert_eq!(mailbox.mails().len(), messages.len());
     for mail in mails {
         assert_eq!(fields(&mail.raw), FIELDS, "{}", mail.text());
@@ -98,11 +98,11 @@ async fn no_text_of_anybody_becomes_a_header_of_a_mail() {
         assert_eq!(parsed.from().unwrap().first().unwrap().address(), Some("shop@example.com"));
         assert!(parsed.subject().unwrap().contains("Eve") || parsed.subject().unwrap().contains("long"));
     }
-    place.stop().await;
+    fixture.stop().await;
 }
 
 #[test]
-fn no_text_of_anybody_becomes_markup() {
+fn untrusted_text_never_becomes_markup() {
     let sources = [
         "<p title=\"{{ x }}\" lang='{{ x }}'>{{ x }}</p>",
         "{% assign y = x %}<p title=\"{{ y }}\" lang='{{ y }}'>{{ y }}</p>",
@@ -117,7 +117,7 @@ fn no_text_of_anybody_becomes_markup() {
         for source in sources {
             let template = Template::parse(source).unwrap();
             let html = template.render(&scope, Escape::Html, &Limits::default()).unwrap();
-            let seen = markup::seen(&html);
+            let seen = markup::tokenize(&html);
             let [start, end] = &seen.tags[..] else { panic!("{source}: {html}") };
             let values: Vec<&str> = start.attributes.iter().map(|(_, value)| value.as_str()).collect();
             assert_eq!((start.name.as_str(), &values[..]), ("p", &[text, text][..]), "{html}");

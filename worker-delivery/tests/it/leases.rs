@@ -8,80 +8,80 @@ use kernel::clock::Clock;
 use kernel::ids;
 use serde_json::json;
 use store_sending::messages::insert::NewMessage;
-use store_sending::send_chunks::begin::{Taken, Want, count, take};
+use store_sending::send_chunks::begin::{TakeRequest, TakenMembers, count, take};
 use testkit::{TestDatabase, TestMailbox, eventually, eventually_true};
 use tokio::net::TcpListener;
 use uuid::Uuid;
 
-use crate::place::{Place, SOON};
+use crate::fixture::{Fixture, SOON};
 
 const LEASE: Duration = Duration::from_secs(90);
 
 /// Points the project's mail at a server that accepts connections and never answers; returns a message.
-async fn hangs(place: &Place) -> NewMessage {
+async fn hangs(fixture: &Fixture) -> NewMessage {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    place.configure(listener.local_addr().unwrap().port(), json!({}), None).await;
+    fixture.configure(listener.local_addr().unwrap().port(), json!({}), None).await;
     tokio::spawn(async move {
         let mut open = Vec::new();
         loop {
             open.push(listener.accept().await.unwrap());
         }
     });
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
-    place.message(ann)
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
+    fixture.message(ann)
 }
 
-fn another(place: &Place, like: &NewMessage) -> NewMessage {
-    NewMessage { lane: like.lane, ..place.message(like.user_id) }
+fn another(fixture: &Fixture, like: &NewMessage) -> NewMessage {
+    NewMessage { lane: like.lane, ..fixture.message(like.user_id) }
 }
 
-async fn ambiguous(place: &Place, message: &NewMessage) -> i32 {
-    place.row(message.id).await.unwrap().ambiguous
+async fn ambiguous(fixture: &Fixture, message: &NewMessage) -> i32 {
+    fixture.row(message.id).await.unwrap().ambiguous
 }
 
 /// Waits until the worker takes over expired leases, which it does not do just after its start.
-async fn takes_over(place: &Place, like: &NewMessage) {
-    let lost = NewMessage { lane: Lane::Direct, ..another(place, like) };
-    place.insert_begun(std::slice::from_ref(&lost), place.clock.now() - Duration::from_mins(1)).await;
-    eventually_true("a lease is taken over", SOON, async || ambiguous(place, &lost).await == 1).await;
+async fn takes_over(fixture: &Fixture, like: &NewMessage) {
+    let lost = NewMessage { lane: Lane::Direct, ..another(fixture, like) };
+    fixture.insert_begun(std::slice::from_ref(&lost), fixture.clock.now() - Duration::from_mins(1)).await;
+    eventually_true("a lease is taken over", SOON, async || ambiguous(fixture, &lost).await == 1).await;
 }
 
 /// Queues a message and waits until a worker begins it. By then the worker has skipped begun chunks of the same queue.
-async fn begins(place: &Place, message: &NewMessage) {
-    place.queue(std::slice::from_ref(message)).await;
-    eventually_true("it is begun", SOON, async || place.row(message.id).await.unwrap().is_begun).await;
+async fn begins(fixture: &Fixture, message: &NewMessage) {
+    fixture.queue(std::slice::from_ref(message)).await;
+    eventually_true("it is begun", SOON, async || fixture.row(message.id).await.unwrap().is_begun).await;
 }
 
 /// Takes due messages with a clock that is ahead, without and with takeover, and checks [`count`] against both.
-async fn take_by(place: &Place, like: &NewMessage, ahead: SignedDuration) -> Taken {
-    let mut db = place.store.connection().await.unwrap();
+async fn take_by(fixture: &Fixture, like: &NewMessage, ahead: SignedDuration) -> TakenMembers {
+    let mut db = fixture.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
-    let due = place.clock.now() + ahead;
-    let want = Want { queue: like.queue(), max: 10, from: None, take_over: Some(&[]) };
-    let without = Want { take_over: None, ..want };
+    let due = fixture.clock.now() + ahead;
+    let want = TakeRequest { queue: like.queue(), max: 10, from: None, take_over: Some(&[]) };
+    let without = TakeRequest { take_over: None, ..want };
     let counts = [count(&tx, without, due.into()).await.unwrap(), count(&tx, want, due.into()).await.unwrap()];
-    assert_eq!(take(&tx, without, due).await.unwrap(), Taken::default());
+    assert_eq!(take(&tx, without, due).await.unwrap(), TakenMembers::default());
     let taken = take(&tx, want, due).await.unwrap();
     assert_eq!(counts, [0, taken.in_doubt.len()]);
     taken
 }
 
 #[tokio::test]
-async fn lease_counts_by_the_databases_clock_whatever_a_workers_shows() {
-    let mut place = Place::new().await;
-    let message = hangs(&place).await;
-    let right = place.clock.clone();
+async fn lease_follows_the_databases_clock() {
+    let mut fixture = Fixture::new().await;
+    let message = hangs(&fixture).await;
+    let right = fixture.clock.clone();
     for hours in [-1, 1] {
-        place.clock = Clock::manual(right.now() + SignedDuration::from_hours(hours));
+        fixture.clock = Clock::manual(right.now() + SignedDuration::from_hours(hours));
         let message = NewMessage { id: ids::fresh(right.now_ms()), ..message.clone() };
-        place.insert_begun(std::slice::from_ref(&message), place.clock.now() + LEASE).await;
-        place.clock = right.clone();
-        assert_eq!(take_by(&place, &message, SignedDuration::ZERO).await, Taken::default());
-        assert_eq!(take_by(&place, &message, SignedDuration::from_hours(2)).await, Taken::default());
-        place.bring_forward(message.id).await;
-        assert_eq!(take_by(&place, &message, SignedDuration::from_secs(1)).await.in_doubt, [message.id]);
+        fixture.insert_begun(std::slice::from_ref(&message), fixture.clock.now() + LEASE).await;
+        fixture.clock = right.clone();
+        assert_eq!(take_by(&fixture, &message, SignedDuration::ZERO).await, TakenMembers::default());
+        assert_eq!(take_by(&fixture, &message, SignedDuration::from_hours(2)).await, TakenMembers::default());
+        fixture.bring_forward(message.id).await;
+        assert_eq!(take_by(&fixture, &message, SignedDuration::from_secs(1)).await.in_doubt, [message.id]);
         let sql = "DELETE FROM send_chunk";
-        place.store.connection().await.unwrap().execute(sql, &[]).await.unwrap();
+        fixture.store.connection().await.unwrap().execute(sql, &[]).await.unwrap();
     }
 }
 
@@ -99,63 +99,63 @@ async fn live_leases_survive_a_jump_of_the_databases_clock() {
          ALTER DATABASE {name} SET search_path = public, moved, pg_catalog"
     );
     client.batch_execute(&sql).await.unwrap();
-    let mut place = Place::on(database.config(), Some(database)).await;
-    let called = hangs(&place).await;
-    place.run().await;
-    takes_over(&place, &called).await;
+    let mut fixture = Fixture::on(database.config(), Some(database)).await;
+    let called = hangs(&fixture).await;
+    fixture.run().await;
+    takes_over(&fixture, &called).await;
     // The state while another worker is calling.
-    place.insert_begun(std::slice::from_ref(&called), place.clock.now() + LEASE).await;
+    fixture.insert_begun(std::slice::from_ref(&called), fixture.clock.now() + LEASE).await;
     for minutes in [5, 60, 600] {
         let sql = format!("UPDATE moved.clock SET ahead = interval '{minutes} minutes'");
         client.batch_execute(&sql).await.unwrap();
-        place.store.synchronize(&place.clock).await.unwrap();
-        begins(&place, &another(&place, &called)).await;
-        assert_eq!(ambiguous(&place, &called).await, 0, "{minutes} minutes");
+        fixture.store.synchronize(&fixture.clock).await.unwrap();
+        begins(&fixture, &another(&fixture, &called)).await;
+        assert_eq!(ambiguous(&fixture, &called).await, 0, "{minutes} minutes");
     }
 }
 
 #[tokio::test]
 async fn worker_takes_over_no_chunk_that_it_is_sending() {
-    let mut place = Place::new().await;
-    place.clock = Clock::manual(place.clock.now());
-    let called = hangs(&place).await;
-    place.run().await;
-    takes_over(&place, &called).await;
-    begins(&place, &called).await;
-    place.clock.advance(2 * LEASE);
+    let mut fixture = Fixture::new().await;
+    fixture.clock = Clock::manual(fixture.clock.now());
+    let called = hangs(&fixture).await;
+    fixture.run().await;
+    takes_over(&fixture, &called).await;
+    begins(&fixture, &called).await;
+    fixture.clock.advance(2 * LEASE);
     let sql = "UPDATE send_chunk SET due_at = now() - interval '1 second' WHERE is_begun";
-    place.store.connection().await.unwrap().execute(sql, &[]).await.unwrap();
-    begins(&place, &another(&place, &called)).await;
-    assert_eq!(ambiguous(&place, &called).await, 0);
+    fixture.store.connection().await.unwrap().execute(sql, &[]).await.unwrap();
+    begins(&fixture, &another(&fixture, &called)).await;
+    assert_eq!(ambiguous(&fixture, &called).await, 0);
 }
 
 #[tokio::test]
-async fn message_whose_lease_is_nearly_over_is_queued_again_without_a_call() {
-    let (mut place, mailbox) = (Place::new().await, TestMailbox::start().await);
-    place.clock = Clock::manual(place.clock.now());
-    place.configure(mailbox.port(), json!({}), None).await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
-    place.run().await;
+async fn message_whose_lease_nearly_ended_is_requeued_without_a_call() {
+    let (mut fixture, mailbox) = (Fixture::new().await, TestMailbox::start().await);
+    fixture.clock = Clock::manual(fixture.clock.now());
+    fixture.configure(mailbox.port(), json!({}), None).await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
+    fixture.run().await;
     // The data for a direct message is read after its begin is committed.
-    let mut db = place.store.connection().await.unwrap();
+    let mut db = fixture.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
     tx.execute("LOCK TABLE suppression", &[]).await.unwrap();
-    let (id, direct) = place.direct(&[ann], &json!({ "subject": "Code", "body": "1" }));
-    place.send_direct(vec![direct]).await;
-    eventually(SOON, async || blocked(&place, id).await).await;
-    place.clock.advance(Duration::from_secs(70));
+    let (id, direct) = fixture.direct(&[ann], &json!({ "subject": "Code", "body": "1" }));
+    fixture.send_direct(vec![direct]).await;
+    eventually(SOON, async || blocked(&fixture, id).await).await;
+    fixture.clock.advance(Duration::from_secs(70));
     tx.rollback().await.unwrap();
-    let row = place.settled(id, 2).await;
+    let row = fixture.settled(id, 2).await;
     assert_eq!((row.status.as_str(), row.ambiguous, row.failures), ("sent", 0, 0), "{row:?}");
     assert_eq!(mailbox.wait_for(1, SOON).await.len(), 1);
-    place.stop().await;
+    fixture.stop().await;
 }
 
 /// Returns an error unless a message is begun and the worker waits for the lock.
-async fn blocked(place: &Place, id: Uuid) -> Result<(), String> {
-    let is_begun = place.row(id).await.is_some_and(|row| row.is_begun);
+async fn blocked(fixture: &Fixture, id: Uuid) -> Result<(), String> {
+    let is_begun = fixture.row(id).await.is_some_and(|row| row.is_begun);
     let sql = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'suppression'::regclass \
                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    let waiting: i64 = place.store.connection().await.unwrap().query_one(sql, &[]).await.unwrap().get(0);
+    let waiting: i64 = fixture.store.connection().await.unwrap().query_one(sql, &[]).await.unwrap().get(0);
     if is_begun && waiting > 0 { Ok(()) } else { Err(format!("begun: {is_begun}, {waiting} waiting")) }
 }

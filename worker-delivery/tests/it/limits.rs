@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use domain::message::Channel;
 use kernel::shutdown::Shutdown;
-use rate_limits::{Buckets, Server, Terms};
+use rate_limits::{BucketTerms, Buckets, Server};
 use serde_json::json;
 use store_sending::messages::insert::NewMessage;
 use testkit::{PrivateRedis, ProviderServer, Received, Reply, TestMailbox, Vendor, eventually, eventually_true};
 
-use crate::place::{Place, SOON};
+use crate::fixture::{Fixture, SOON};
 
 /// Mails with their recipients and arrival times.
 #[derive(Clone, Default)]
@@ -54,43 +54,43 @@ impl Arrivals {
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Returns a project that sends mail over HTTP with `limit` calls per second, and starts `workers` workers.
-async fn place(
+async fn fixture(
     limit: u32,
     workers: usize,
     redis: Option<&PrivateRedis>,
-) -> (Place, Arrivals, ProviderServer<impl Vendor>) {
+) -> (Fixture, Arrivals, ProviderServer<impl Vendor>) {
     let arrivals = Arrivals::default();
     let seen = arrivals.clone();
     let server = ProviderServer::start(move |request: &Received| {
         Reply::json(200, &json!({ "id": format!("mail-{}", seen.add(request)) }))
     })
     .await;
-    let mut place = Place::new().await;
-    place.addresses = vec![("MAIL_BASE_URL", server.url()), ("DELIVERY_REPLICAS", workers.to_string())];
-    place.addresses.extend(redis.map(|redis| ("REDIS_URL", redis.url())));
-    configure(&place, Some(limit)).await;
+    let mut fixture = Fixture::new().await;
+    fixture.addresses = vec![("MAIL_BASE_URL", server.url()), ("DELIVERY_REPLICAS", workers.to_string())];
+    fixture.addresses.extend(redis.map(|redis| ("REDIS_URL", redis.url())));
+    configure(&fixture, Some(limit)).await;
     for _ in 0..workers {
-        place.run().await;
+        fixture.run().await;
     }
-    (place, arrivals, server)
+    (fixture, arrivals, server)
 }
 
-async fn configure(place: &Place, limit: Option<u32>) {
+async fn configure(fixture: &Fixture, limit: Option<u32>) {
     let settings = json!({
         "emailProvider": "MAILPROVIDER", "mailproviderFromEmail": "shop@example.com", "mailproviderRateLimit": limit,
     });
-    place.configure_channel(Channel::Email, settings, &[("mailproviderApiKey", "re_key")]).await;
+    fixture.configure_channel(Channel::Email, settings, &[("mailproviderApiKey", "re_key")]).await;
 }
 
 #[tokio::test]
-async fn two_workers_keep_one_limit_and_go_on_without_redis() {
+async fn two_workers_share_a_limit_with_and_without_redis() {
     const LIMIT: u32 = 40;
     let redis = PrivateRedis::start().await;
-    let (mut place, arrivals, _server) = place(LIMIT, 2, Some(&redis)).await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let messages: Vec<NewMessage> = (0..320).map(|_| place.message(ann)).collect();
+    let (mut fixture, arrivals, _server) = fixture(LIMIT, 2, Some(&redis)).await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
+    let messages: Vec<NewMessage> = (0..320).map(|_| fixture.message(ann)).collect();
     for part in messages.chunks(20) {
-        place.queue(part).await;
+        fixture.queue(part).await;
     }
     arrivals.wait_for(160).await;
     redis.kill().await;
@@ -108,91 +108,91 @@ async fn two_workers_keep_one_limit_and_go_on_without_redis() {
         assert!(rate >= least, "{what}: {rate} a second");
     }
     for message in &messages {
-        let row = place.settled(message.id, 1).await;
+        let row = fixture.settled(message.id, 1).await;
         assert_eq!((row.status.as_str(), row.attempt, row.failures, row.ambiguous), ("sent", 1, 0, 0), "{row:?}");
     }
-    place.stop().await;
+    fixture.stop().await;
 }
 
 #[tokio::test]
-async fn direct_messages_go_before_what_can_wait() {
-    let (mut place, arrivals, _server) = place(5, 1, None).await;
+async fn direct_messages_precede_other_lanes() {
+    let (mut fixture, arrivals, _server) = fixture(5, 1, None).await;
     let (ann, bob) = (
-        place.user("ann", Some("ann@example.com"), None).await,
-        place.user("bob", Some("bob@example.com"), None).await,
+        fixture.user("ann", Some("ann@example.com"), None).await,
+        fixture.user("bob", Some("bob@example.com"), None).await,
     );
-    let messages: Vec<NewMessage> = (0..200).map(|_| place.message(ann)).collect();
-    place.queue(&messages).await;
+    let messages: Vec<NewMessage> = (0..200).map(|_| fixture.message(ann)).collect();
+    fixture.queue(&messages).await;
     arrivals.wait_for(5).await;
     let before = arrivals.len();
-    let directs: Vec<_> = (0..3).map(|_| place.direct(&[bob], &json!({ "subject": "s", "body": "b" }))).collect();
-    place.send_direct(directs.iter().map(|(_, message)| message.clone()).collect()).await;
+    let directs: Vec<_> = (0..3).map(|_| fixture.direct(&[bob], &json!({ "subject": "s", "body": "b" }))).collect();
+    fixture.send_direct(directs.iter().map(|(_, message)| message.clone()).collect()).await;
     for (id, _) in &directs {
-        assert_eq!(place.settled(*id, 1).await.status, "sent");
+        assert_eq!(fixture.settled(*id, 1).await.status, "sent");
     }
     let (first, all) = (arrivals.position("bob").unwrap(), arrivals.len());
     assert!(first <= before + 2, "{before} before it was requested, {first} before it");
     assert!(all <= before + 3 + 4, "{before} before they were requested, {all} after they were sent");
-    place.stop().await;
+    fixture.stop().await;
 }
 
 #[tokio::test]
-async fn messages_without_a_token_wait_in_their_queue_and_a_new_limit_holds_at_once() {
-    let (mut place, arrivals, _server) = place(1, 1, None).await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let messages: Vec<NewMessage> = (0..60).map(|_| place.message(ann)).collect();
-    place.queue(&messages).await;
+async fn messages_without_a_token_stay_queued_and_a_new_limit_applies_at_once() {
+    let (mut fixture, arrivals, _server) = fixture(1, 1, None).await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
+    let messages: Vec<NewMessage> = (0..60).map(|_| fixture.message(ann)).collect();
+    fixture.queue(&messages).await;
     arrivals.wait_for(2).await;
     let sql = "SELECT count(*) FROM message WHERE project_id = $1 AND status = 'queued' AND status_reason IS NULL AND attempt = 0";
-    let db = place.store.connection().await.unwrap();
-    let untouched: i64 = db.query_one(sql, &[&place.project]).await.unwrap().get(0);
-    assert!(untouched >= 50 && place.due(place.project).await >= 50, "{untouched} were not attempted");
-    configure(&place, None).await;
+    let db = fixture.store.connection().await.unwrap();
+    let untouched: i64 = db.query_one(sql, &[&fixture.project]).await.unwrap().get(0);
+    assert!(untouched >= 50 && fixture.due(fixture.project).await >= 50, "{untouched} were not attempted");
+    configure(&fixture, None).await;
     arrivals.wait_for(60).await;
     for message in &messages {
-        let row = place.settled(message.id, 1).await;
+        let row = fixture.settled(message.id, 1).await;
         assert_eq!((row.status.as_str(), row.attempt), ("sent", 1), "{row:?}");
     }
     assert_eq!(arrivals.len(), 60);
-    place.stop().await;
+    fixture.stop().await;
 }
 
 #[tokio::test]
 async fn messages_that_wait_for_a_token_are_due_at_once_when_their_worker_stops() {
-    let (mut place, arrivals, _server) = place(1, 1, None).await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let messages: Vec<NewMessage> = (0..40).map(|_| place.message(ann)).collect();
-    place.queue(&messages).await;
+    let (mut fixture, arrivals, _server) = fixture(1, 1, None).await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
+    let messages: Vec<NewMessage> = (0..40).map(|_| fixture.message(ann)).collect();
+    fixture.queue(&messages).await;
     arrivals.wait_for(1).await;
-    place.stop().await;
-    let due = place.due(place.project).await;
+    fixture.stop().await;
+    let due = fixture.due(fixture.project).await;
     assert!(due > 20 && due + arrivals.len() as i64 == 40, "{due} are due");
-    place.assert_queue_is_whole().await;
+    fixture.assert_queue_is_whole().await;
 }
 
 #[tokio::test]
-async fn who_waits_for_a_provider_keeps_nobody_else_from_theirs() {
-    let (mut place, arrivals, _server) = place(1, 1, None).await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let messages: Vec<NewMessage> = (0..300).map(|_| place.message(ann)).collect();
-    place.queue_each(&messages).await;
+async fn rate_limited_project_does_not_delay_others() {
+    let (mut fixture, arrivals, _server) = fixture(1, 1, None).await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
+    let messages: Vec<NewMessage> = (0..300).map(|_| fixture.message(ann)).collect();
+    fixture.queue_each(&messages).await;
     arrivals.wait_for(1).await;
 
     let mailbox = TestMailbox::start().await;
-    let other = place.another_project().await;
-    place.project = other;
-    place.configure(mailbox.port(), json!({}), None).await;
-    let bob = place.user("bob", Some("bob@example.com"), None).await;
+    let other = fixture.another_project().await;
+    fixture.project = other;
+    fixture.configure(mailbox.port(), json!({}), None).await;
+    let bob = fixture.user("bob", Some("bob@example.com"), None).await;
     let since = Instant::now();
-    let messages: Vec<NewMessage> = (0..20).map(|_| place.message(bob)).collect();
-    place.queue(&messages).await;
+    let messages: Vec<NewMessage> = (0..20).map(|_| fixture.message(bob)).collect();
+    fixture.queue(&messages).await;
     mailbox.wait_for(20, SOON).await;
     assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
-    place.stop().await;
+    fixture.stop().await;
 }
 
 #[tokio::test]
-async fn a_pause_that_the_provider_asks_one_worker_for_is_kept_by_all() {
+async fn pause_requested_from_one_worker_applies_to_all() {
     let redis = PrivateRedis::start().await;
     let arrivals = Arrivals::default();
     let seen = arrivals.clone();
@@ -202,39 +202,39 @@ async fn a_pause_that_the_provider_asks_one_worker_for_is_kept_by_all() {
         n => Reply::json(200, &json!({ "id": format!("mail-{n}") })),
     })
     .await;
-    let mut place = Place::new().await;
-    place.addresses = vec![("MAIL_BASE_URL", server.url()), ("REDIS_URL", redis.url())];
-    configure(&place, Some(100)).await;
-    place.run().await;
-    place.run().await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let mut fixture = Fixture::new().await;
+    fixture.addresses = vec![("MAIL_BASE_URL", server.url()), ("REDIS_URL", redis.url())];
+    configure(&fixture, Some(100)).await;
+    fixture.run().await;
+    fixture.run().await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
     for _ in 0..10 {
-        let message = place.message(ann);
-        place.queue(std::slice::from_ref(&message)).await;
-        assert_eq!(place.settled(message.id, 1).await.status, "sent");
+        let message = fixture.message(ann);
+        fixture.queue(std::slice::from_ref(&message)).await;
+        assert_eq!(fixture.settled(message.id, 1).await.status, "sent");
     }
-    let refused = place.message(ann);
-    place.queue(std::slice::from_ref(&refused)).await;
-    let row = place.settled(refused.id, 1).await;
+    let refused = fixture.message(ann);
+    fixture.queue(std::slice::from_ref(&refused)).await;
+    let row = fixture.settled(refused.id, 1).await;
     assert!(row.reason.as_deref().unwrap().starts_with("retrying"), "{row:?}");
     // Enough messages that both workers get some.
-    let messages: Vec<NewMessage> = (0..32).map(|_| place.message(ann)).collect();
-    place.queue_each(&messages).await;
+    let messages: Vec<NewMessage> = (0..32).map(|_| fixture.message(ann)).collect();
+    fixture.queue_each(&messages).await;
     eventually_true("all are sent", SOON, async || arrivals.len() >= 11 + 32).await;
     let times = arrivals.times();
     let pause = times[11] - times[10];
     assert!(pause > Duration::from_millis(2_900), "{pause:?}");
-    place.stop().await;
+    fixture.stop().await;
 }
 
 #[tokio::test]
-async fn a_pause_is_as_long_for_those_who_use_the_account_at_another_rate() {
+async fn pause_applies_to_all_rates_of_an_account() {
     let redis = PrivateRedis::start().await;
     let buckets = Buckets::start(Server::parse(&redis.url()).unwrap(), "test:", Shutdown::new());
     eventually_true("Redis is reachable", SOON, async || buckets.is_up()).await;
-    let at = |rate| Terms { rate, most: rate, reserve: 0.0 };
+    let at = |rate| BucketTerms { rate, capacity: rate, reserve: 0.0 };
     let (since, pause) = (Instant::now(), Duration::from_secs(2));
-    buckets.rest("account", at(1_000.0), pause).await;
+    buckets.block("account", at(1_000.0), pause).await;
     let slow = eventually(SOON, async || buckets.lease("account", at(1.0), 1).await.ok_or("no response")).await;
     assert!(slow.taken == 0 && slow.wait > SECOND && slow.wait <= pause + SECOND, "{slow:?}");
     eventually_true("the pause is over", SOON, async || {

@@ -15,7 +15,7 @@ use worker_delivery::channels::Channels;
 use worker_delivery::provider::stub::Stub;
 use worker_delivery::provider::{Email, Outcome};
 
-use crate::place::Place;
+use crate::fixture::Fixture;
 
 /// A link to the database that breaks once, in place of the response to the first commit of a begun chunk.
 #[derive(Clone)]
@@ -84,37 +84,37 @@ impl Link {
 }
 
 /// Returns a project whose worker uses such a link, and a user.
-async fn place() -> (Place, Link, Uuid) {
+async fn fixture() -> (Fixture, Link, Uuid) {
     let database = TestDatabase::create().await;
     let (link, store) = Link::to(&database).await;
-    let mut place = Place::on(database.config(), Some(database)).await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let mut fixture = Fixture::on(database.config(), Some(database)).await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
     let stub = Stub::new(|_: &Email| Outcome::Accepted("1".to_owned()));
-    place.run_with(Channels::with_stub(stub), store).await;
-    (place, link, ann)
+    fixture.run_with(Channels::with_stub(stub), store).await;
+    (fixture, link, ann)
 }
 
 /// Checks that a message is sent long before its lease ends.
-async fn is_sent(place: &mut Place, link: &Link, id: Uuid) {
-    let row = place.settled(id, 1).await;
+async fn is_sent(fixture: &mut Fixture, link: &Link, id: Uuid) {
+    let row = fixture.settled(id, 1).await;
     assert!(link.is_broken.load(Ordering::SeqCst));
     assert_eq!((row.status.as_str(), row.attempt, row.ambiguous), ("sent", 1, 0), "{row:?}");
-    place.assert_queue_is_whole().await;
-    place.stop().await;
+    fixture.assert_queue_is_whole().await;
+    fixture.stop().await;
 }
 
 #[tokio::test]
-async fn queued_messages_are_sent_although_the_answer_to_their_commit_is_lost() {
-    let (mut place, link, ann) = place().await;
-    let message = place.message(ann);
-    place.queue(std::slice::from_ref(&message)).await;
-    is_sent(&mut place, &link, message.id).await;
+async fn queued_messages_are_sent_if_the_commit_response_is_lost() {
+    let (mut fixture, link, ann) = fixture().await;
+    let message = fixture.message(ann);
+    fixture.queue(std::slice::from_ref(&message)).await;
+    is_sent(&mut fixture, &link, message.id).await;
 }
 
 #[tokio::test]
-async fn direct_messages_are_sent_although_the_answer_to_their_commit_is_lost() {
-    let (mut place, link, ann) = place().await;
-    let (id, direct) = place.direct(&[ann], &json!({ "subject": "Code", "body": "1" }));
-    place.send_direct(vec![direct]).await;
-    is_sent(&mut place, &link, id).await;
+async fn direct_messages_are_sent_if_the_commit_response_is_lost() {
+    let (mut fixture, link, ann) = fixture().await;
+    let (id, direct) = fixture.direct(&[ann], &json!({ "subject": "Code", "body": "1" }));
+    fixture.send_direct(vec![direct]).await;
+    is_sent(&mut fixture, &link, id).await;
 }

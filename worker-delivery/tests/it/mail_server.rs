@@ -6,70 +6,70 @@ use serde_json::json;
 use testkit::{PrivatePostfix, eventually};
 use uuid::Uuid;
 
-use crate::place::{Place, SOON};
+use crate::fixture::{Fixture, SOON};
 
 /// Returns a project that sends mail to this server, with a running worker.
-async fn place(server: &PrivatePostfix, security: &str, trusts: bool) -> Place {
-    let mut place = Place::new().await;
+async fn fixture(server: &PrivatePostfix, security: &str, trusts: bool) -> Fixture {
+    let mut fixture = Fixture::new().await;
     let ca = server.ca_file();
-    let place_trusts = trusts.then_some(("OUTBOUND_CA_FILE", ca));
-    place.addresses.extend(place_trusts);
+    let trusted_ca = trusts.then_some(("OUTBOUND_CA_FILE", ca));
+    fixture.addresses.extend(trusted_ca);
     let settings = json!({ "smtpHost": "localhost", "smtpSecurity": security });
     let port = if security == "tls" { server.tls_port() } else { server.port() };
-    place.configure(port, settings, None).await;
-    place.run().await;
-    place
+    fixture.configure(port, settings, None).await;
+    fixture.run().await;
+    fixture
 }
 
 /// Sends a mail to `address`, and returns the message's ID.
-async fn send(place: &Place, address: &str) -> Uuid {
-    let user = place.user(address, Some(address), None).await;
-    let message = place.message(user);
-    place.queue(std::slice::from_ref(&message)).await;
+async fn send(fixture: &Fixture, address: &str) -> Uuid {
+    let user = fixture.user(address, Some(address), None).await;
+    let message = fixture.message(user);
+    fixture.queue(std::slice::from_ref(&message)).await;
     message.id
 }
 
-async fn mails(server: &PrivatePostfix, person: &str, count: usize) -> Vec<String> {
+async fn mails(server: &PrivatePostfix, user: &str, count: usize) -> Vec<String> {
     eventually(SOON, async || {
-        let mails = server.mails(person);
+        let mails = server.mails(user);
         if mails.len() == count { Ok(mails) } else { Err(format!("{} mails\n{}", mails.len(), server.log())) }
     })
     .await
 }
 
 #[tokio::test]
-async fn a_real_server_receives_refuses_and_puts_off() {
+async fn real_server_accepts_rejects_and_defers() {
     let server = PrivatePostfix::start(&["ann", "grey"]).await;
-    let mut place = place(&server, "none", false).await;
-    let ann = send(&place, "ann@shop.example").await;
-    let row = place.settled(ann, 1).await;
+    let mut fixture = fixture(&server, "none", false).await;
+    let ann = send(&fixture, "ann@shop.example").await;
+    let row = fixture.settled(ann, 1).await;
     assert_eq!((row.status.as_str(), row.reason), ("sent", None));
     let mail = mails(&server, "ann", 1).await.remove(0);
     assert!(mail.contains(&format!("Message-ID: <{ann}@")) && mail.contains("Subject: Hello"), "{mail}");
 
     for (address, words) in [("unknown@shop.example", "User unknown"), ("ann@elsewhere.example", "Relay access denied")]
     {
-        let row = place.settled(send(&place, address).await, 1).await;
+        let row = fixture.settled(send(&fixture, address).await, 1).await;
         let reason = row.reason.unwrap_or_default();
         assert!(row.status == "failed" && reason.starts_with("rejected: 55") && reason.contains(words), "{reason}");
     }
 
-    let grey = send(&place, "grey@shop.example").await;
-    let row = place.settled(grey, 1).await;
+    let grey = send(&fixture, "grey@shop.example").await;
+    let row = fixture.settled(grey, 1).await;
     let reason = row.reason.clone().unwrap_or_default();
     assert!(row.status == "queued" && reason.starts_with("retrying: 451 "), "{row:?}");
     assert_eq!((row.failures, row.ambiguous), (1, 0));
-    place.bring_forward(grey).await;
-    assert_eq!(place.settled(grey, 2).await.status, "sent");
+    fixture.bring_forward(grey).await;
+    assert_eq!(fixture.settled(grey, 2).await.status, "sent");
     mails(&server, "grey", 1).await;
-    place.stop().await;
+    fixture.stop().await;
 }
 
 #[tokio::test]
-async fn mail_goes_over_tls_to_a_server_whose_authority_is_trusted_and_to_no_other() {
+async fn mail_is_sent_over_tls_only_to_servers_with_a_trusted_authority() {
     let server = PrivatePostfix::start(&["ann"]).await;
     for (nth, security) in ["starttls", "tls"].into_iter().enumerate() {
-        let mut stranger = place(&server, security, false).await;
+        let mut stranger = fixture(&server, security, false).await;
         let message = send(&stranger, "ann@shop.example").await;
         let row = stranger.settled(message, 1).await;
         let reason = row.reason.clone().unwrap_or_default();
@@ -79,12 +79,12 @@ async fn mail_goes_over_tls_to_a_server_whose_authority_is_trusted_and_to_no_oth
         stranger.stop().await;
         assert_eq!(server.mails("ann").len(), nth);
 
-        let mut place = place(&server, security, true).await;
-        let message = send(&place, "ann@shop.example").await;
-        assert_eq!(place.settled(message, 1).await.status, "sent");
+        let mut fixture = fixture(&server, security, true).await;
+        let message = send(&fixture, "ann@shop.example").await;
+        assert_eq!(fixture.settled(message, 1).await.status, "sent");
         for mail in mails(&server, "ann", nth + 1).await {
             assert!(mail.contains("ESMTPS") && mail.contains("using TLSv1.3"), "{mail}");
         }
-        place.stop().await;
+        fixture.stop().await;
     }
 }

@@ -9,23 +9,23 @@ use testkit::eventually_true;
 use uuid::Uuid;
 
 use crate::campaigns::{accepting, all_sent, campaign, counted, message_to, release, report};
-use crate::place::{Place, SOON};
+use crate::fixture::{Fixture, SOON};
 
-async fn merge(place: &Place, from: &[Uuid], into: &[Uuid]) {
+async fn merge(fixture: &Fixture, from: &[Uuid], into: &[Uuid]) {
     let sql = "UPDATE users u SET merged_into = v.target, merged_at = now(), updated_at = now() \
                FROM unnest($1::uuid[], $2::uuid[]) AS v (id, target) WHERE u.id = v.id";
-    place.store.connection().await.unwrap().execute(sql, &[&from, &into]).await.unwrap();
+    fixture.store.connection().await.unwrap().execute(sql, &[&from, &into]).await.unwrap();
 }
 
 /// A known user and two anonymous ones who may become that user.
 struct Family([Uuid; 3]);
 
-async fn families(place: &Place, count: usize) -> Vec<Family> {
+async fn families(fixture: &Fixture, count: usize) -> Vec<Family> {
     let mut families = Vec::new();
     for n in 0..count {
-        let ids = ["k", "a", "b"].map(|of| ids::UserKey::External(&format!("{of}{n}")).internal_id(place.project));
+        let ids = ["k", "a", "b"].map(|of| ids::UserKey::External(&format!("{of}{n}")).internal_id(fixture.project));
         for (id, of) in ids.iter().zip(["k", "a", "b"]) {
-            place.person(*id, Some(&format!("{of}{n}@example.com")), None, None).await;
+            fixture.insert_user(*id, Some(&format!("{of}{n}@example.com")), None, None).await;
         }
         families.push(Family(ids));
     }
@@ -70,9 +70,9 @@ fn expected(order: &[Act]) -> BTreeMap<usize, usize> {
 }
 
 /// Returns the statuses of the campaign's messages by family member.
-async fn messages(place: &Place, campaign: Uuid, Family(ids): &Family) -> BTreeMap<usize, String> {
+async fn messages(fixture: &Fixture, campaign: Uuid, Family(ids): &Family) -> BTreeMap<usize, String> {
     let sql = "SELECT user_id, status FROM message WHERE campaign_id = $1 AND user_id = ANY($2)";
-    let rows = place.store.connection().await.unwrap().query(sql, &[&campaign, &&ids[..]]).await.unwrap();
+    let rows = fixture.store.connection().await.unwrap().query(sql, &[&campaign, &&ids[..]]).await.unwrap();
     let found = rows.len();
     let nth = |user: Uuid| ids.iter().position(|id| *id == user).unwrap();
     let messages: BTreeMap<usize, String> = rows.iter().map(|row| (nth(row.get(0)), row.get(1))).collect();
@@ -81,12 +81,12 @@ async fn messages(place: &Place, campaign: Uuid, Family(ids): &Family) -> BTreeM
 }
 
 #[tokio::test]
-async fn a_user_gets_one_message_of_a_campaign_whenever_others_are_merged_into_them() {
-    let mut place = Place::new().await;
+async fn merged_user_gets_one_message_of_a_campaign() {
+    let mut fixture = Fixture::new().await;
     let orders = orders(&ACTS);
-    let families = families(&place, orders.len()).await;
-    let campaign = campaign(&place).await;
-    accepting(&mut place).await;
+    let families = families(&fixture, orders.len()).await;
+    let campaign = campaign(&fixture).await;
+    accepting(&mut fixture).await;
     for step in 0..ACTS.len() {
         let (mut from, mut into, mut released) = (Vec::new(), Vec::new(), Vec::new());
         for (Family(ids), order) in families.iter().zip(&orders) {
@@ -98,45 +98,45 @@ async fn a_user_gets_one_message_of_a_campaign_whenever_others_are_merged_into_t
                 Act::Release(of) => released.push(ids[of]),
             }
         }
-        merge(&place, &from, &into).await;
-        release(&place, &released).await;
-        all_sent(&place, campaign).await;
+        merge(&fixture, &from, &into).await;
+        release(&fixture, &released).await;
+        all_sent(&fixture, campaign).await;
     }
     let mut sent = 0;
     for (family, order) in families.iter().zip(&orders) {
         let expected = expected(order).into_values().map(|user| (user, "sent".to_owned())).collect();
-        assert_eq!(messages(&place, campaign, family).await, expected, "{order:?}");
+        assert_eq!(messages(&fixture, campaign, family).await, expected, "{order:?}");
         sent += expected.len() as i64;
     }
     // The report adds up to the recipients.
     let recipients = 3 * families.len() as i64;
-    assert_eq!(report(&place, campaign).await, counted([("sent", sent), ("suppressed", recipients - sent)]));
-    place.stop().await;
+    assert_eq!(report(&fixture, campaign).await, counted([("sent", sent), ("suppressed", recipients - sent)]));
+    fixture.stop().await;
 }
 
 #[tokio::test]
-async fn one_of_several_messages_begun_at_once_for_a_user_is_sent() {
-    let mut place = Place::new().await;
-    let families = families(&place, 60).await;
-    let campaign = campaign(&place).await;
+async fn one_of_several_concurrent_messages_to_a_user_is_sent() {
+    let mut fixture = Fixture::new().await;
+    let families = families(&fixture, 60).await;
+    let campaign = campaign(&fixture).await;
     for Family([known, one, two]) in &families {
-        merge(&place, &[*one, *two], &[*known, *known]).await;
+        merge(&fixture, &[*one, *two], &[*known, *known]).await;
     }
-    accepting(&mut place).await;
-    accepting(&mut place).await;
+    accepting(&mut fixture).await;
+    accepting(&mut fixture).await;
     let all: Vec<Uuid> = families.iter().flat_map(|Family(ids)| *ids).collect();
-    release(&place, &all).await;
-    all_sent(&place, campaign).await;
+    release(&fixture, &all).await;
+    all_sent(&fixture, campaign).await;
     for family in &families {
-        assert_eq!(messages(&place, campaign, family).await, BTreeMap::from([(0, "sent".to_owned())]));
+        assert_eq!(messages(&fixture, campaign, family).await, BTreeMap::from([(0, "sent".to_owned())]));
     }
-    assert_eq!(report(&place, campaign).await, counted([("sent", 60), ("suppressed", 120)]));
-    place.stop().await;
+    assert_eq!(report(&fixture, campaign).await, counted([("sent", 60), ("suppressed", 120)]));
+    fixture.stop().await;
 }
 
 #[tokio::test]
-async fn a_user_gets_another_message_only_if_the_first_one_was_not_sent_for_certain() {
-    let mut place = Place::new().await;
+async fn user_gets_another_message_only_if_the_first_was_certainly_not_sent() {
+    let mut fixture = Fixture::new().await;
     let states = [
         ("status = 'failed', failed_at = now(), sent_at = NULL", true),
         ("status = 'failed', failed_at = now(), sent_at = NULL, ambiguous = 1", false),
@@ -144,27 +144,27 @@ async fn a_user_gets_another_message_only_if_the_first_one_was_not_sent_for_cert
         ("status = 'opened'", false),
         ("status = 'queued', sent_at = NULL", false),
     ];
-    let families = families(&place, states.len()).await;
-    let campaign = campaign(&place).await;
-    accepting(&mut place).await;
+    let families = families(&fixture, states.len()).await;
+    let campaign = campaign(&fixture).await;
+    accepting(&mut fixture).await;
     let first: Vec<Uuid> = families.iter().map(|Family([_, one, _])| *one).collect();
-    release(&place, &first).await;
-    all_sent(&place, campaign).await;
-    let db = place.store.connection().await.unwrap();
+    release(&fixture, &first).await;
+    all_sent(&fixture, campaign).await;
+    let db = fixture.store.connection().await.unwrap();
     for (Family([known, one, _]), (state, _)) in families.iter().zip(states) {
         let sql = format!("UPDATE message SET {state} WHERE id = $1");
-        let message = message_to(&place, campaign, *one).await.unwrap();
+        let message = message_to(&fixture, campaign, *one).await.unwrap();
         assert_eq!(db.execute(&sql, &[&message]).await.unwrap(), 1);
-        merge(&place, &[*one], &[*known]).await;
+        merge(&fixture, &[*one], &[*known]).await;
     }
     let others: Vec<Uuid> = families.iter().map(|Family([known, ..])| *known).collect();
-    release(&place, &others).await;
-    all_sent(&place, campaign).await;
-    eventually_true("they are counted", SOON, async || report(&place, campaign).await.get("suppressed") == Some(&3))
+    release(&fixture, &others).await;
+    all_sent(&fixture, campaign).await;
+    eventually_true("they are counted", SOON, async || report(&fixture, campaign).await.get("suppressed") == Some(&3))
         .await;
     for (family, (state, gets_another)) in families.iter().zip(states) {
-        let found: Vec<_> = messages(&place, campaign, family).await.into_keys().collect();
+        let found: Vec<_> = messages(&fixture, campaign, family).await.into_keys().collect();
         assert_eq!(found, if gets_another { vec![0, 1] } else { vec![1] }, "{state}");
     }
-    place.stop().await;
+    fixture.stop().await;
 }

@@ -12,29 +12,29 @@ use testkit::{PrivateNats, PrivatePostgres, TestDatabase, TestMailbox, eventuall
 use worker_delivery::provider::stub::Stub;
 use worker_delivery::provider::{Email, Outcome};
 
-use crate::place::{Place, SOON};
+use crate::fixture::{Fixture, SOON};
 
 #[tokio::test]
-async fn with_the_database_away_nothing_is_lost_or_repeated() {
+async fn database_outage_loses_and_repeats_nothing() {
     let mut postgres = PrivatePostgres::start().await;
     let config = DatabaseConfig { url: postgres.url(), pool_size: 8 };
     migrate::run(&config, &Clock::system()).await.unwrap();
     let mailbox = TestMailbox::start().await;
-    let mut place = Place::on(config, None).await;
-    place.configure(mailbox.port(), json!({}), None).await;
-    place.run().await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let messages: Vec<_> = (0..50).map(|_| place.message(ann)).collect();
+    let mut fixture = Fixture::on(config, None).await;
+    fixture.configure(mailbox.port(), json!({}), None).await;
+    fixture.run().await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
+    let messages: Vec<_> = (0..50).map(|_| fixture.message(ann)).collect();
     // Due while the database is down.
-    place.insert_due(&messages, place.clock.now() + Duration::from_secs(1)).await;
-    let (id, direct) = place.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
+    fixture.insert_due(&messages, fixture.clock.now() + Duration::from_secs(1)).await;
+    let (id, direct) = fixture.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
 
     postgres.kill().await;
-    place.send_direct(vec![direct]).await;
+    fixture.send_direct(vec![direct]).await;
     // Long enough for several attempts to fail: the broker counts the deliveries.
     eventually(SOON, async || {
-        let names = &place.bus.names;
-        let stream = place.bus.jetstream.get_stream(names.send_stream()).await.map_err(|e| e.to_string())?;
+        let names = &fixture.bus.names;
+        let stream = fixture.bus.jetstream.get_stream(names.send_stream()).await.map_err(|e| e.to_string())?;
         let name = names.send_consumer(domain::message::Channel::Email);
         let info = stream.consumer_info(&name).await.map_err(|e| e.to_string())?;
         if info.delivered.consumer_sequence >= 4 { Ok(()) } else { Err(format!("{:?}", info.delivered)) }
@@ -43,52 +43,52 @@ async fn with_the_database_away_nothing_is_lost_or_repeated() {
     postgres.start_again().await;
 
     mailbox.wait_for(51, SOON).await;
-    place.drained().await;
+    fixture.drained().await;
     assert_eq!(mailbox.mails().len(), 51);
     for id in messages.iter().map(|m| m.id).chain([id]) {
-        let row = place.settled(id, 1).await;
+        let row = fixture.settled(id, 1).await;
         assert_eq!((row.status.as_str(), row.attempt, row.ambiguous), ("sent", 1, 0));
     }
-    place.stop().await;
+    fixture.stop().await;
 }
 
 #[tokio::test]
-async fn reading_goes_on_when_the_broker_is_back() {
+async fn reading_resumes_after_a_broker_outage() {
     let mut nats = PrivateNats::start().await;
     let database = TestDatabase::create().await;
     let mailbox = TestMailbox::start().await;
-    let mut place = Place::at(database.config(), Some(database), &nats.url(), "", None).await;
-    place.configure(mailbox.port(), json!({}), None).await;
-    place.run().await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
+    let mut fixture = Fixture::at(database.config(), Some(database), &nats.url(), "", None).await;
+    fixture.configure(mailbox.port(), json!({}), None).await;
+    fixture.run().await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
     for round in 1..=3 {
-        let message = place.message(ann);
-        let (direct, to_publish) = place.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
-        place.queue(std::slice::from_ref(&message)).await;
-        place.send_direct(vec![to_publish]).await;
+        let message = fixture.message(ann);
+        let (direct, to_publish) = fixture.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
+        fixture.queue(std::slice::from_ref(&message)).await;
+        fixture.send_direct(vec![to_publish]).await;
         mailbox.wait_for(2 * round, SOON).await;
         for id in [message.id, direct] {
-            assert_eq!(place.settled(id, 1).await.status, "sent");
+            assert_eq!(fixture.settled(id, 1).await.status, "sent");
         }
-        place.drained().await;
+        fixture.drained().await;
         nats.kill().await;
         nats.start_again().await;
-        eventually_true("the connection is back", SOON, async || place.bus.is_connected()).await;
+        eventually_true("the connection is back", SOON, async || fixture.bus.is_connected()).await;
     }
     assert_eq!(mailbox.mails().len(), 6);
-    place.stop().await;
+    fixture.stop().await;
 }
 
 #[tokio::test]
-async fn each_queued_message_is_in_one_chunk_after_the_database_was_away_in_the_middle() {
+async fn each_queued_message_is_in_one_chunk_after_a_database_outage() {
     const MANY: usize = 600;
     let mut postgres = PrivatePostgres::start().await;
     let config = DatabaseConfig { url: postgres.url(), pool_size: 8 };
     migrate::run(&config, &Clock::system()).await.unwrap();
-    let mut place = Place::on(config, None).await;
+    let mut fixture = Fixture::on(config, None).await;
     let (ann, bob) = (
-        place.user("ann", Some("ann@example.com"), None).await,
-        place.user("bob", Some("bob@example.com"), None).await,
+        fixture.user("ann", Some("ann@example.com"), None).await,
+        fixture.user("bob", Some("bob@example.com"), None).await,
     );
     let calls = Arc::new(AtomicUsize::new(0));
     let seen = calls.clone();
@@ -100,19 +100,19 @@ async fn each_queued_message_is_in_one_chunk_after_the_database_was_away_in_the_
         seen.fetch_add(1, Ordering::SeqCst);
         Outcome::Accepted("1".to_owned())
     });
-    let messages: Vec<_> = (0..MANY).map(|n| place.message(if n % 2 == 0 { ann } else { bob })).collect();
+    let messages: Vec<_> = (0..MANY).map(|n| fixture.message(if n % 2 == 0 { ann } else { bob })).collect();
     for part in messages.chunks(100) {
-        place.insert(part).await;
+        fixture.insert(part).await;
     }
-    place.run_with_stub(stub).await;
+    fixture.run_with_stub(stub).await;
     eventually_true("some are sent", SOON, async || calls.load(Ordering::SeqCst) >= MANY / 8).await;
     postgres.kill().await;
     postgres.start_again().await;
     for (n, message) in messages.iter().enumerate() {
-        let row = place.settled(message.id, 1).await;
+        let row = fixture.settled(message.id, 1).await;
         assert_eq!((row.status.as_str(), row.ambiguous), (if n % 2 == 0 { "sent" } else { "queued" }, 0));
     }
-    place.assert_queue_is_whole().await;
+    fixture.assert_queue_is_whole().await;
     assert_eq!(calls.load(Ordering::SeqCst), MANY / 2);
-    place.stop().await;
+    fixture.stop().await;
 }

@@ -19,17 +19,17 @@ use worker_delivery::config::DeliveryConfig;
 use worker_delivery::limits::Limits;
 use worker_delivery::provider::apns::Tokens;
 use worker_delivery::provider::push::Push;
-use worker_delivery::provider::{Outcome, Outside};
+use worker_delivery::provider::{Outcome, ProviderContext};
 
-use crate::place::KEY;
+use crate::fixture::KEY;
 
 /// Dependencies of provider clients, with test addresses allowed.
-pub fn outside(more: &[(&str, &str)]) -> Outside {
+pub fn provider_context(more: &[(&str, &str)]) -> ProviderContext {
     let own = [("MASTER_KEY", KEY), ("OUTBOUND_ALLOW", "127.0.0.0/8,::1/128")];
     let config = DeliveryConfig::from_env(&Env::from_pairs(own.into_iter().chain(more.iter().copied()))).unwrap();
-    Outside {
+    ProviderContext {
         http: config.http,
-        addresses: config.addresses,
+        provider_urls: config.provider_urls,
         clock: Clock::system(),
         apns_tokens: Tokens::default(),
         limits: Limits::new(None, 1),
@@ -60,9 +60,9 @@ pub fn push(n: u64, platform: Platform, token: &str) -> Push {
 }
 
 /// A provider client and the server of its vendor.
-pub trait Rig {
+pub trait ProviderTest {
     type Vendor: Vendor;
-    const ANSWERS: Answers;
+    const RESPONSES: VendorResponses;
 
     fn server(&self) -> &ProviderServer<Self::Vendor>;
     /// Sends a new message, or repeats the previous one.
@@ -75,7 +75,7 @@ pub trait Rig {
 
 /// Responses of the vendor that mean: retry later, permanently refused, invalid settings (if the vendor reports them reliably), and
 /// address gone (if addresses can expire).
-pub struct Answers {
+pub struct VendorResponses {
     pub throttled: fn() -> Reply,
     pub rejected: fn() -> Reply,
     pub misconfigured: Option<fn() -> Reply>,
@@ -85,74 +85,74 @@ pub struct Answers {
 }
 
 /// Checks every outcome.
-pub async fn every_outcome<R: Rig>(rig: &R) {
+pub async fn assert_every_outcome<R: ProviderTest>(test: &R) {
     let next = async |fault: Fault| {
-        rig.server().fail_next(fault);
-        rig.send(false).await
+        test.server().fail_next(fault);
+        test.send(false).await
     };
-    let Outcome::Accepted(id) = rig.send(false).await else { panic!("the first message was not accepted") };
+    let Outcome::Accepted(id) = test.send(false).await else { panic!("the first message was not accepted") };
     assert!(!id.is_empty());
-    assert_eq!(rig.done(), 1);
+    assert_eq!(test.done(), 1);
 
-    let throttled = (R::ANSWERS.throttled)().with("retry-after", "7");
-    let outcome = next(Fault::Answer(throttled)).await;
+    let throttled = (R::RESPONSES.throttled)().with("retry-after", "7");
+    let outcome = next(Fault::Respond(throttled)).await;
     assert!(
         matches!(outcome, Outcome::Throttled { after: Some(after), .. } if after >= Duration::from_secs(7)),
         "{outcome:?}"
     );
-    let outcome = next(Fault::Answer((R::ANSWERS.rejected)())).await;
+    let outcome = next(Fault::Respond((R::RESPONSES.rejected)())).await;
     assert!(matches!(outcome, Outcome::Rejected(_)), "{outcome:?}");
-    if let Some(misconfigured) = R::ANSWERS.misconfigured {
-        let outcome = next(Fault::Answer(misconfigured())).await;
+    if let Some(misconfigured) = R::RESPONSES.misconfigured {
+        let outcome = next(Fault::Respond(misconfigured())).await;
         assert!(matches!(outcome, Outcome::Misconfigured(_)), "{outcome:?}");
     }
-    if let Some(gone) = R::ANSWERS.gone {
-        let outcome = next(Fault::Answer(gone())).await;
+    if let Some(gone) = R::RESPONSES.gone {
+        let outcome = next(Fault::Respond(gone())).await;
         assert!(matches!(outcome, Outcome::Gone(_)), "{outcome:?}");
     }
     for status in [500, 503] {
-        let outcome = next(Fault::Answer(Reply::empty(status).with("retry-after", "9"))).await;
-        let wish = matches!(&outcome, Outcome::Unavailable { after: Some(after), .. } if after.as_secs() == 9);
-        assert!(wish, "{status}: {outcome:?}");
+        let outcome = next(Fault::Respond(Reply::empty(status).with("retry-after", "9"))).await;
+        let is_expected = matches!(&outcome, Outcome::Unavailable { after: Some(after), .. } if after.as_secs() == 9);
+        assert!(is_expected, "{status}: {outcome:?}");
     }
-    assert_eq!(rig.done(), 1);
+    assert_eq!(test.done(), 1);
     // Redirects are not followed.
-    let elsewhere = Reply::empty(307).with("location", rig.server().url());
-    let calls = rig.server().received().len();
-    let outcome = next(Fault::Answer(elsewhere)).await;
+    let elsewhere = Reply::empty(307).with("location", test.server().url());
+    let calls = test.server().received().len();
+    let outcome = next(Fault::Respond(elsewhere)).await;
     assert!(matches!(outcome, Outcome::Misconfigured(_) | Outcome::Rejected(_)), "{outcome:?}");
-    assert_eq!(rig.server().received().len(), calls + 1);
+    assert_eq!(test.server().received().len(), calls + 1);
 
     // Processed without a response: ambiguous. A repeat makes a second copy only if the provider does not deduplicate.
     let outcome = next(Fault::Reset).await;
     assert!(matches!(outcome, Outcome::Ambiguous(_)), "{outcome:?}");
-    assert_eq!(rig.done(), 2);
-    let outcome = rig.send(true).await;
+    assert_eq!(test.done(), 2);
+    let outcome = test.send(true).await;
     assert!(matches!(outcome, Outcome::Accepted(_)), "{outcome:?}");
-    assert_eq!(rig.done(), if R::ANSWERS.is_idempotent { 2 } else { 3 });
+    assert_eq!(test.done(), if R::RESPONSES.is_idempotent { 2 } else { 3 });
 
     // A response without an end is truncated, but still a response.
-    let done = rig.done();
+    let done = test.done();
     let started = Instant::now();
     let outcome = next(Fault::Flood).await;
     assert!(matches!(outcome, Outcome::Accepted(_)), "{outcome:?}");
     assert!(started.elapsed() < Duration::from_secs(5), "the whole answer was read");
-    assert_eq!(rig.done(), done + 1);
+    assert_eq!(test.done(), done + 1);
 
     // Nothing listens there, and an address that must not be called.
     let closed = ProviderServer::start(|_: &testkit::Received| Reply::empty(200)).await;
     let url = closed.url();
     drop(closed);
-    let outcome = rig.send_to(&url).await;
+    let outcome = test.send_to(&url).await;
     assert!(matches!(outcome, Outcome::Unavailable { .. }), "{outcome:?}");
-    let outcome = rig.send_to("https://10.0.0.1").await;
-    let expected = if R::ANSWERS.misconfigured.is_some() { "misconfigured" } else { "rejected" };
-    assert!(outcome.name() == expected && outcome.words().contains("may not be called"), "{outcome:?}");
+    let outcome = test.send_to("https://10.0.0.1").await;
+    let expected = if R::RESPONSES.misconfigured.is_some() { "misconfigured" } else { "rejected" };
+    assert!(outcome.name() == expected && outcome.text().contains("may not be called"), "{outcome:?}");
 
     // Processed without a response: the call times out.
     let started = Instant::now();
     let outcome = next(Fault::Hang).await;
     assert!(matches!(outcome, Outcome::Ambiguous(_)), "{outcome:?}");
     assert!(started.elapsed() < Duration::from_secs(25), "the call took {:?}", started.elapsed());
-    assert_eq!(rig.done(), done + 2);
+    assert_eq!(test.done(), done + 2);
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use store_sending::messages::insert::NewMessage;
 use testkit::{Fault, ProviderServer, Received, Reply, Vendor, eventually};
 
-use crate::place::{Place, SOON};
+use crate::fixture::{Fixture, SOON};
 
 /// Concurrent calls for automations of a project: 32, minus the quarter that is reserved for direct messages.
 const CONCURRENCY: usize = 24;
@@ -24,7 +24,7 @@ const PROMPT: Duration = Duration::from_secs(10);
 struct SlowAtFirst(AtomicUsize);
 
 impl Vendor for &'static SlowAtFirst {
-    fn answer(&self, _request: &Received) -> Reply {
+    fn respond(&self, _request: &Received) -> Reply {
         Reply::json(200, &json!({ "id": "1" }))
     }
 
@@ -35,34 +35,34 @@ impl Vendor for &'static SlowAtFirst {
 }
 
 #[tokio::test]
-async fn what_a_worker_had_not_begun_when_it_stopped_another_one_sends_at_once() {
-    let mut place = Place::new().await;
+async fn messages_not_begun_by_a_stopped_worker_are_sent_by_another_at_once() {
+    let mut fixture = Fixture::new().await;
     let vendor: &'static SlowAtFirst = Box::leak(Box::<SlowAtFirst>::default());
     let server = ProviderServer::start(vendor).await;
     let called = async |wanted: usize| match vendor.0.load(Ordering::SeqCst) {
         calls if calls == wanted => Ok(()),
         calls => Err(format!("{calls} calls")),
     };
-    place.addresses = vec![("MAIL_BASE_URL", server.url())];
+    fixture.addresses = vec![("MAIL_BASE_URL", server.url())];
     let settings = json!({ "emailProvider": "MAILPROVIDER", "mailproviderFromEmail": "shop@example.com" });
-    place.configure_channel(Channel::Email, settings, &[("mailproviderApiKey", "re_key")]).await;
-    let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let messages: Vec<NewMessage> = (0..MANY).map(|_| place.message(ann)).collect();
-    place.insert(&messages).await;
-    place.run().await;
+    fixture.configure_channel(Channel::Email, settings, &[("mailproviderApiKey", "re_key")]).await;
+    let ann = fixture.user("ann", Some("ann@example.com"), None).await;
+    let messages: Vec<NewMessage> = (0..MANY).map(|_| fixture.message(ann)).collect();
+    fixture.insert(&messages).await;
+    fixture.run().await;
     eventually(SOON, async || called(CONCURRENCY).await).await;
-    place.tell_first_to_stop();
-    place.run().await;
+    fixture.signal_first_to_stop();
+    fixture.run().await;
     eventually(PROMPT, async || called(MANY).await).await;
-    eventually(PROMPT, async || match place.begun(place.project).await {
+    eventually(PROMPT, async || match fixture.begun(fixture.project).await {
         begun if begun == CONCURRENCY as i64 => Ok(()),
         begun => Err(format!("{begun} begun, and the first worker's calls have not ended")),
     })
     .await;
-    place.stop().await;
+    fixture.stop().await;
     assert_eq!(vendor.0.load(Ordering::SeqCst), MANY, "one was sent twice");
     for message in &messages {
-        let row = place.row(message.id).await.unwrap();
+        let row = fixture.row(message.id).await.unwrap();
         assert_eq!((row.status.as_str(), row.ambiguous), ("sent", 0));
     }
 }

@@ -74,7 +74,7 @@ pub async fn hanging(lab: &mut Lab, section: &mut Section) -> Result<()> {
         delivery::addresses(system, project).await?;
     }
     let template = ledger.template(system, 2).await?;
-    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    let (mut alone, mut with_hanging) = (Vec::new(), Vec::new());
     for round in 1..=settings.rounds {
         system.run(&[DELIVERY]).await?;
         progress.step(&format!("alone, round {round} of {}", settings.rounds));
@@ -83,23 +83,23 @@ pub async fn hanging(lab: &mut Lab, section: &mut Section) -> Result<()> {
         let stuck = messages(system, HANGING, template, STUCK).await?;
         delivery::queue(system, Channel::Email, &[stuck], CHUNK).await?;
         tokio::time::sleep(HEAD_START).await;
-        beside.push(sent(system, &sink, template, count).await?);
-        warn_of_noise(&progress, &[&alone, &beside]);
+        with_hanging.push(sent(system, &sink, template, count).await?);
+        warn_of_noise(&progress, &[&alone, &with_hanging]);
         // Otherwise the next round would send the messages in flight.
         system.run(&[]).await?;
-        system.forget_messages().await?;
+        system.delete_messages().await?;
     }
     let rates: Vec<f64> = alone.iter().map(|m| m.outcome.items_per_second()).collect();
-    let figure = rate("with a hanging provider", "mails/s", &beside).against("alone", &rates);
+    let figure = rate("with a hanging provider", "mails/s", &with_hanging).against("alone", &rates);
     section.figures.extend([Figure::new("alone", "mails/s", rates.clone()), figure.goal(Goal::RatioAtLeast(0.8))]);
     section.costs.push(measure::cost("alone", "mail", &alone, |o| o.items));
-    section.costs.push(measure::cost("with a hanging provider", "mail", &beside, |o| o.items));
+    section.costs.push(measure::cost("with a hanging provider", "mail", &with_hanging, |o| o.items));
     ledger.close(lab.system().await?).await
 }
 
 async fn messages(system: &System, project: u32, template: Uuid, count: u32) -> Result<Messages> {
     let made =
-        delivery::messages(system, project..project + 1, ledger::PEOPLE, (Channel::Email, template), count).await?;
+        delivery::messages(system, project..project + 1, ledger::USERS, (Channel::Email, template), count).await?;
     Ok(Messages { project, ids: made.into_iter().flat_map(|of| of.ids).collect() })
 }
 

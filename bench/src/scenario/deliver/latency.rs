@@ -23,7 +23,7 @@ const WARM_UP: usize = 10;
 const POLL: Duration = Duration::from_millis(5);
 
 /// Microseconds until a message arrives at the provider, from its acceptance and from its request.
-struct Taken {
+struct Latency {
     accepted: u32,
     requested: u32,
 }
@@ -48,7 +48,8 @@ pub async fn latency(lab: &mut Lab, section: &mut Section) -> Result<()> {
         all.push(send(&mut api, sink.addr).await?);
     }
     all.drain(..WARM_UP);
-    for (from, of) in [("acceptance", (|t: &Taken| t.accepted) as fn(&Taken) -> u32), ("the request", |t| t.requested)]
+    for (from, of) in
+        [("acceptance", (|t: &Latency| t.accepted) as fn(&Latency) -> u32), ("the request", |t| t.requested)]
     {
         let mut times: Vec<u32> = all.iter().map(of).collect();
         times.sort_unstable();
@@ -63,7 +64,7 @@ pub async fn latency(lab: &mut Lab, section: &mut Section) -> Result<()> {
     ledger.close(lab.system().await?).await
 }
 
-async fn send(api: &mut Api, sink: SocketAddr) -> Result<Taken> {
+async fn send(api: &mut Api, sink: SocketAddr) -> Result<Latency> {
     let before = arrivals(sink).await?.count;
     let message = json!({ "userId": tenants::external_id(0), "channel": "EMAIL", "subject": TITLE, "body": format!("<p>{TEXT}</p>") });
     let requested = now_us();
@@ -75,7 +76,7 @@ async fn send(api: &mut Api, sink: SocketAddr) -> Result<Taken> {
         if seen.count > before {
             // The response may be read after the message has arrived.
             let since = |from: i64| u32::try_from((seen.last_us - from).max(0)).unwrap_or(u32::MAX);
-            return Ok(Taken { accepted: since(accepted), requested: since(requested) });
+            return Ok(Latency { accepted: since(accepted), requested: since(requested) });
         }
         if started.elapsed() > PATIENCE {
             bail!("a message did not reach the provider within {} s", PATIENCE.as_secs());

@@ -21,7 +21,7 @@ use crate::system::{DELIVERY, System};
 use crate::usage::{self, Moment};
 
 /// Recipients in the first project.
-pub const PEOPLE: u32 = crate::scenario::PEOPLE;
+pub const USERS: u32 = crate::scenario::USERS;
 const WARM_UP: u32 = 500;
 /// Messages per round, sent within a few seconds.
 pub const COUNT: u32 = 40_000;
@@ -40,7 +40,7 @@ pub struct Load {
     /// Number of projects, counted from the first. The messages are split evenly.
     pub projects: u32,
     /// Recipients per project.
-    pub people: u32,
+    pub users: u32,
     pub count: u32,
     /// Members of a chunk.
     pub chunk: usize,
@@ -49,7 +49,7 @@ pub struct Load {
 impl Load {
     /// Returns a load of `count` messages of the first project in full chunks.
     pub fn of(count: u32) -> Self {
-        Self { projects: 1, people: PEOPLE, count, chunk: CAPACITY }
+        Self { projects: 1, users: USERS, count, chunk: CAPACITY }
     }
 }
 
@@ -76,7 +76,7 @@ impl Ledger {
         for name in self.env.iter().map(|(name, _)| *name).chain([LOOPBACK.0]) {
             system.remove_env(name);
         }
-        system.forget_messages().await
+        system.delete_messages().await
     }
 
     /// Creates the template in the first `projects` projects.
@@ -122,8 +122,8 @@ impl Ledger {
 
     /// Measures one load, from queueing until the last message is settled.
     pub async fn sent(&self, system: &System, sink: &Server, template: Uuid, load: Load) -> Result<Measured> {
-        let Load { projects, people, count, chunk } = load;
-        let messages = delivery::messages(system, 0..projects, people, (self.channel, template), count).await?;
+        let Load { projects, users, count, chunk } = load;
+        let messages = delivery::messages(system, 0..projects, users, (self.channel, template), count).await?;
         let count = messages.iter().map(|of| of.ids.len() as u64).sum();
         let mut watched = system.watched();
         watched.extend(sink.watched());

@@ -16,7 +16,7 @@ use crate::tenants::PROJECTS;
 
 const SIZES: [u32; 3] = [1, 10, PROJECTS];
 /// Recipients per project.
-const PEOPLE: u32 = 10;
+const USERS: u32 = 10;
 /// Members of a chunk, with the label used in the report.
 const CHUNKS: [(usize, &str); 2] = [(CAPACITY, "in full chunks"), (1, "one by one")];
 
@@ -31,13 +31,13 @@ pub async fn projects(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let ledger = pushes(sink.addr);
     ledger.open_for(lab, PROJECTS, &delivery::apns()?).await?;
     let system = lab.system().await?;
-    delivery::devices(system, 0..PROJECTS, PEOPLE, Platform::Ios, |n| Ok(device(n))).await?;
+    delivery::devices(system, 0..PROJECTS, USERS, Platform::Ios, |n| Ok(device(n))).await?;
     let template = ledger.template(system, PROJECTS).await?;
     system.run(&[DELIVERY]).await?;
     for (chunk, how) in CHUNKS {
         let mut first: Vec<f64> = Vec::new();
         for projects in SIZES {
-            let load = Load { projects, people: PEOPLE, count, chunk };
+            let load = Load { projects, users: USERS, count, chunk };
             let rounds = ledger.rounds(lab, &sink, template, load).await?;
             let figure = rate(&format!("{projects} projects, {how}"), "sends/s", &rounds);
             let rates = rounds.iter().map(|m: &Measured| m.outcome.items_per_second()).collect();

@@ -30,10 +30,10 @@ pub async fn queue(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let ledger = super::pushes(sink.addr);
     ledger.open(lab, &delivery::apns()?).await?;
     let system = lab.system().await?;
-    delivery::devices(system, 0..1, ledger::PEOPLE, Platform::Ios, |n| Ok(super::device(n))).await?;
+    delivery::devices(system, 0..1, ledger::USERS, Platform::Ios, |n| Ok(super::device(n))).await?;
     let template = ledger.template(system, 1).await?;
     progress.step(&format!("queueing {count} messages"));
-    let messages = delivery::messages(system, 0..1, ledger::PEOPLE, (Channel::Push, template), count).await?;
+    let messages = delivery::messages(system, 0..1, ledger::USERS, (Channel::Push, template), count).await?;
     delivery::queue(system, Channel::Push, &messages, CAPACITY).await?;
     progress.step("sending queued messages");
     system.run(&[DELIVERY]).await?;

@@ -30,7 +30,7 @@ pub async fn render(lab: &mut Lab, section: &mut Section) -> Result<()> {
 
 async fn rate(time: Duration) -> Result<f64> {
     let (template, data, now) = (Template::parse(&source())?, data(), Clock::system().now());
-    let turn = move || {
+    let iteration = move || {
         for _ in 0..TURN {
             let scope = Scope::new(now).with("user", &data).with_fallback(&data);
             let text = template.render(&scope, Escape::Html, &Limits::default())?;
@@ -40,7 +40,7 @@ async fn rate(time: Duration) -> Result<f64> {
         }
         Ok(TURN)
     };
-    alone::repeated(time, turn).await
+    alone::repeated(time, iteration).await
 }
 
 fn data() -> Value {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_template_has_its_size_and_renders() {
+    fn template_has_the_specified_size_and_renders() {
         let source = source();
         assert!((BYTES - 300..=BYTES).contains(&source.len()), "{}", source.len());
         let (template, data) = (Template::parse(&source).unwrap(), data());

@@ -40,7 +40,7 @@ pub async fn year(lab: &mut Lab, section: &mut Section) -> Result<()> {
     for month in 1..=MONTHS {
         progress.step(&format!("filling the ledger, month {month} of {MONTHS}"));
         let at = from_ms(now_ms - month * MONTH_MS);
-        delivery::sent(system, 0, ledger::PEOPLE, (ledger.channel, template), (each, at)).await?;
+        delivery::sent(system, 0, ledger::USERS, (ledger.channel, template), (each, at)).await?;
     }
     system.database.batch_execute("VACUUM (ANALYZE) message").await?;
     // Restart the worker: its statements were planned for empty partitions.

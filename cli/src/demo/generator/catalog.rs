@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::dice::Dice;
+use super::seeded_rng::SeededRng;
 
 pub struct Product {
     pub id: &'static str,
@@ -50,12 +50,12 @@ pub fn printed(cents: u64) -> String {
 }
 
 impl Product {
-    pub fn to_json(&self, dice: &mut Dice) -> Value {
+    pub fn to_json(&self, rng: &mut SeededRng) -> Value {
         json!({
             "id": self.id, "title": self.title,
             "price": { "amount": amount(self.cents), "currency": "EUR" },
             "category": { "path": self.path, "depth": self.path.len() },
-            "stock": { "left": dice.between(0, 250), "warehouse": dice.pick(&["KRK-1", "LIS-2", "אש־3"]) },
+            "stock": { "left": rng.between(0, 250), "warehouse": rng.pick(&["KRK-1", "LIS-2", "אש־3"]) },
         })
     }
 }

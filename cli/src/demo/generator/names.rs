@@ -13,12 +13,12 @@ pub struct Region {
 }
 
 const fn region(
-    place: [&'static str; 4],
+    locale: [&'static str; 4],
     given: &'static [&'static str],
     family: &'static [&'static str],
     joined: bool,
 ) -> Region {
-    Region { country: place[0], timezone: place[1], language: place[2], city: place[3], given, family, joined }
+    Region { country: locale[0], timezone: locale[1], language: locale[2], city: locale[3], given, family, joined }
 }
 
 pub const REGIONS: &[Region] = &[
@@ -94,7 +94,7 @@ pub const REGIONS: &[Region] = &[
 ];
 
 /// Valid but unusual names. The first users of every day have them, so that all of them always occur.
-pub const AWKWARD: &[&str] = &[
+pub const UNUSUAL_NAMES: &[&str] = &[
     "Mia 🌻",
     "👩🏽‍🚀 Ayo Adébáyọ̀",
     "Bobby <b>Tables</b> & Sons \"Ltd\"",
@@ -110,7 +110,7 @@ pub const AWKWARD: &[&str] = &[
 ];
 
 /// Returns a name of at least 400 characters: valid, but longer than a mail header line may be.
-pub fn very_long() -> String {
+pub fn very_long_name() -> String {
     let title = "Ihre Durchlaucht Prinzessin ";
     let given = "Anna-Ørnulfine Þórdís Łucja Женевьева 明子 فاطمة ".repeat(8);
     format!("{title}{given}von und zu Hohenlohe-Waldenburg-Schillingsfürst")

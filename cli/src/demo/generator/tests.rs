@@ -6,8 +6,8 @@ use super::expected::MailKind;
 use super::requests::Route;
 use super::*;
 
-fn recipe(run: &str, people: usize) -> Recipe {
-    Recipe { seed: 1, run: run.to_owned(), people, start_ms: 1_790_000_000_000 }
+fn recipe(run: &str, users: usize) -> Recipe {
+    Recipe { seed: 1, run: run.to_owned(), users, start_ms: 1_790_000_000_000 }
 }
 
 fn items(request: &Request) -> Vec<Value> {
@@ -25,7 +25,7 @@ fn client_id(request: &Request, item: &Value) -> Option<String> {
 }
 
 #[test]
-fn the_same_recipe_gives_the_same_bytes() {
+fn same_recipe_generates_same_bytes() {
     let (a, b) = (Day::generate(&recipe("run", 120)), Day::generate(&recipe("run", 120)));
     assert_eq!(format!("{:?}", a.requests), format!("{:?}", b.requests));
     let other = Day::generate(&recipe("other", 120));
@@ -34,19 +34,19 @@ fn the_same_recipe_gives_the_same_bytes() {
 }
 
 #[test]
-fn runs_share_no_id_and_no_address() {
+fn runs_share_no_id_or_address() {
     let of = |run: &str| {
         let day = Day::generate(&recipe(run, 120));
-        let events = day.books.iter().flat_map(|b| b.events.iter().map(|e| e.id.clone()));
-        let people = day.people.iter().flat_map(|p| p.devices.iter().cloned().chain([p.external_id.clone()]));
-        let addresses = day.people.iter().filter_map(|p| p.mailbox().map(str::to_owned));
-        events.chain(people).chain(addresses).collect::<HashSet<_>>()
+        let events = day.expected_users.iter().flat_map(|b| b.events.iter().map(|e| e.id.clone()));
+        let users = day.users.iter().flat_map(|p| p.devices.iter().cloned().chain([p.external_id.clone()]));
+        let addresses = day.users.iter().filter_map(|p| p.mailbox().map(str::to_owned));
+        events.chain(users).chain(addresses).collect::<HashSet<_>>()
     };
     assert!(of("run-a").is_disjoint(&of("run-b")));
 }
 
 #[test]
-fn a_whole_day_is_about_fifty_thousand_events() {
+fn full_day_has_about_fifty_thousand_events() {
     let day = Day::generate(&recipe("run", 2_000));
     let mails = day.due_mails();
     let welcomes = mails.iter().filter(|mail| mail.kind == MailKind::Welcome).count();
@@ -62,7 +62,7 @@ fn a_whole_day_is_about_fifty_thousand_events() {
 }
 
 #[test]
-fn the_expectations_add_up_to_what_is_sent() {
+fn expectations_match_the_requests() {
     let day = Day::generate(&recipe("run", 400));
     let (mut sent, mut again) = (HashMap::<String, u32>::new(), 0);
     for request in &day.requests {
@@ -78,13 +78,13 @@ fn the_expectations_add_up_to_what_is_sent() {
     assert_eq!(sent.len() as u64, day.events());
     assert_eq!(u64::from(sent.values().sum::<u32>()), day.events() + day.repeats());
     assert_eq!(again, day.repeats());
-    let expected: HashSet<_> = day.books.iter().flat_map(|b| b.events.iter().map(|e| e.id.clone())).collect();
+    let expected: HashSet<_> = day.expected_users.iter().flat_map(|b| b.events.iter().map(|e| e.id.clone())).collect();
     assert_eq!(expected, sent.into_keys().collect());
     assert_eq!(day.events_by_name().values().sum::<u64>(), day.events());
 }
 
 #[test]
-fn nobody_signs_up_before_being_identified_and_no_member_checks_out_unknown() {
+fn users_are_identified_before_sign_up_and_members_before_checkout() {
     let day = Day::generate(&recipe("run", 400));
     let mut identified = HashSet::new();
     for request in day.requests.iter().filter(|r| !r.repeat) {
@@ -92,18 +92,18 @@ fn nobody_signs_up_before_being_identified_and_no_member_checks_out_unknown() {
             let name = item.get("event").or(item.get("eventName")).and_then(Value::as_str).unwrap_or_default();
             let identifies = request.route == Route::Identify || item["type"] == "identify";
             if identifies && item["properties"].get("email").is_some() {
-                identified.insert(request.person);
+                identified.insert(request.user);
             }
-            let mailable = day.people[request.person].mailbox().is_some();
+            let mailable = day.users[request.user].mailbox().is_some();
             if mailable && (name == "signed_up" || (name == "checkout_started" && item.get("user_id").is_some())) {
-                assert!(identified.contains(&request.person), "{name} of {}", request.person);
+                assert!(identified.contains(&request.user), "{name} of {}", request.user);
             }
         }
     }
 }
 
 #[test]
-fn a_reminder_is_due_for_every_checkout_that_mail_can_reach() {
+fn reminder_is_due_for_every_checkout_of_a_mailable_user() {
     let day = Day::generate(&recipe("run", 400));
     let carts: BTreeSet<_> = day.requests.iter().flat_map(|r| r.carts.iter().cloned()).collect();
     assert_eq!(carts.len(), day.events_by_name()["checkout_started"] as usize);
@@ -114,26 +114,26 @@ fn a_reminder_is_due_for_every_checkout_that_mail_can_reach() {
 }
 
 #[test]
-fn the_two_wrong_clocks_write_only_batches() {
+fn devices_with_wrong_clocks_send_only_batches() {
     let day = Day::generate(&recipe("run", 60));
-    for (person, skew) in clocks::WRONG {
-        let theirs: Vec<_> = day.requests.iter().filter(|r| r.person == person).collect();
+    for (user, skew) in clocks::WRONG_CLOCKS {
+        let theirs: Vec<_> = day.requests.iter().filter(|r| r.user == user).collect();
         assert!(!theirs.is_empty() && theirs.iter().all(|r| r.skew_ms == skew && r.route != Route::Event));
     }
 }
 
 #[test]
-fn a_phone_is_registered_before_it_is_told_of_and_belongs_to_one_member() {
+fn phone_is_registered_before_events_refer_to_it() {
     let day = Day::generate(&recipe("run", 400));
     let mut registered = HashSet::new();
     for request in day.requests.iter().filter(|r| !r.repeat) {
         for item in items(request) {
             if request.route == Route::Device {
-                assert!(registered.insert(request.person), "a second phone of {}", request.person);
+                assert!(registered.insert(request.user), "a second phone of {}", request.user);
                 assert!(item["token"].as_str().is_some_and(|token| token.starts_with("mailbox:anon-run-")), "{item}");
             }
             let name = item.get("event").or(item.get("eventName")).and_then(Value::as_str);
-            assert!(name != Some("push_enabled") || registered.contains(&request.person), "{}", request.person);
+            assert!(name != Some("push_enabled") || registered.contains(&request.user), "{}", request.user);
         }
     }
     assert_eq!(registered.len(), day.due_pushes().len());

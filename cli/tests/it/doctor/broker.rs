@@ -19,18 +19,18 @@ fn configured(text: &str) -> (tempfile::TempDir, PathBuf) {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_or_refuses_the_user_is_told() {
+async fn unreachable_server_and_rejected_user_are_reported() {
     let deployment = Deployment::make().await;
     let with = |url: String| finds(deployment.doctor().env("NATS_URL", url), "nats.connection");
     let away = with(format!("nats://127.0.0.1:{}", local_servers::port::free()));
     assert!(away.contains("cannot reach NATS at nats://127.0.0.1"), "{away}");
-    let place = deployment.nats.url().rsplit('@').next().unwrap();
-    let refused = with(format!("nats://rekindle:wr0ng@{place}"));
+    let location = deployment.nats.url().rsplit('@').next().unwrap();
+    let refused = with(format!("nats://rekindle:wr0ng@{location}"));
     assert!(refused.contains("authorization violation") && !refused.contains("wr0ng"), "{refused}");
 }
 
 #[tokio::test]
-async fn a_user_without_the_right_to_publish_is_told() {
+async fn missing_publish_permission_is_reported() {
     let (_folder, path) = configured(
         "jetstream { store_dir: $NATS_STORE_DIR }\nauthorization { users: [ { user: a, password: b }, { user: narrow, password: p, permissions: { \
          publish: [\"$JS.API.INFO\", \"$JS.API.STREAM.INFO.*\"], subscribe: [\"_INBOX.>\"] } } ] }",
@@ -44,24 +44,24 @@ async fn a_user_without_the_right_to_publish_is_told() {
             .unwrap(),
     );
     topology::ensure(&bus).await.unwrap();
-    let (wrong, told) = examine(deployment.doctor().env("NATS_URL", nats.url("narrow", "p")));
-    assert_eq!(wrong, ["database.durability", "nats.rights", "nats.accepts"], "{told:#}");
-    let said = of(&told, "nats.rights")["what"].as_str().unwrap();
-    assert!(said.contains("ingest.canary"), "{said}");
+    let (wrong, report) = examine(deployment.doctor().env("NATS_URL", nats.url("narrow", "p")));
+    assert_eq!(wrong, ["database.durability", "nats.rights", "nats.accepts"], "{report:#}");
+    let text = of(&report, "nats.rights")["what"].as_str().unwrap();
+    assert!(text.contains("ingest.canary"), "{text}");
 }
 
 #[tokio::test]
-async fn a_server_without_jetstream_is_told() {
+async fn disabled_jetstream_is_reported() {
     let (_folder, path) = configured("authorization { user: a, password: b }");
     let (deployment, nats) = tokio::join!(Deployment::make(), ConfiguredNats::start(&path, &[]));
     finds(deployment.doctor().env("NATS_URL", nats.url("a", "b")), "nats.jetstream");
 }
 
 #[tokio::test]
-async fn streams_that_are_missing_or_otherwise_are_told() {
+async fn missing_and_misconfigured_streams_are_reported() {
     let deployment = Deployment::make().await;
     let bus = deployment.bus().await;
-    let [ingest, send, _] = topology::wanted(&bus.names, &bus.config);
+    let [ingest, send, _] = topology::stream_configs(&bus.names, &bus.config);
     let edit = async |change: fn(&mut Config)| {
         let mut config = ingest.clone();
         change(&mut config);
@@ -74,27 +74,27 @@ async fn streams_that_are_missing_or_otherwise_are_told() {
     edit(|c| c.max_age = std::time::Duration::from_hours(1)).await;
     assert!(finds(&mut deployment.doctor(), "nats.stream.ingest").contains("max_age"));
     edit(|_| {}).await;
-    let said = finds(deployment.doctor().env("INGEST_PARTITIONS", "4"), "nats.stream.ingest");
-    assert!(said.contains("has 8 partitions, but INGEST_PARTITIONS says 4"), "{said}");
-    let (_, told) = examine(deployment.doctor().env("STREAM_REPLICAS", "3"));
-    assert!(of(&told, "nats.stream.send")["what"].as_str().unwrap().contains("1 server stores it"), "{told:#}");
+    let text = finds(deployment.doctor().env("INGEST_PARTITIONS", "4"), "nats.stream.ingest");
+    assert!(text.contains("has 8 partitions, but INGEST_PARTITIONS says 4"), "{text}");
+    let (_, report) = examine(deployment.doctor().env("STREAM_REPLICAS", "3"));
+    assert!(of(&report, "nats.stream.send")["what"].as_str().unwrap().contains("1 server stores it"), "{report:#}");
     bus.jetstream.delete_stream(&send.name).await.unwrap();
     assert!(finds(&mut deployment.doctor(), "nats.stream.send").contains("is missing"));
 }
 
 #[tokio::test]
-async fn a_server_that_rarely_syncs_is_told_where_its_monitor_is_named() {
+async fn rare_syncs_are_reported_if_the_monitor_is_set() {
     let rare = NatsOptions { sync_interval: "2m".to_owned(), ..NatsOptions::default() };
     let (deployment, nats) = tokio::join!(Deployment::make(), PrivateNats::start_with(rare));
-    let unasked = examine(&mut deployment.doctor()).1;
-    assert_eq!(of(&unasked, "nats.sync_interval")["verdict"], "unseen");
-    let mut asked = deployment.doctor();
-    let said = finds(asked.arg("--nats-monitor").arg(nats.monitor_url()), "nats.sync_interval");
-    assert!(said.starts_with("every 120 s"), "{said}");
+    let without_monitor = examine(&mut deployment.doctor()).1;
+    assert_eq!(of(&without_monitor, "nats.sync_interval")["verdict"], "unseen");
+    let mut with_monitor = deployment.doctor();
+    let text = finds(with_monitor.arg("--nats-monitor").arg(nats.monitor_url()), "nats.sync_interval");
+    assert!(text.starts_with("every 120 s"), "{text}");
 }
 
 #[tokio::test]
-async fn the_configuration_that_is_delivered_is_well() {
+async fn shipped_configuration_passes() {
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/nats/nats.conf");
     let passwords = ["GATEWAY", "WORKER_AUTOMATION", "WORKER_DELIVERY", "SCHEDULER", "OPERATOR"]
         .map(|of| format!("NATS_{of}_PASSWORD"));
@@ -108,7 +108,7 @@ async fn the_configuration_that_is_delivered_is_well() {
     topology::ensure(&scheduler).await.unwrap();
     let mut doctor = deployment.doctor();
     doctor.env("NATS_URL", nats.url("operator", "secret")).env("STREAM_PREFIX", "");
-    let (wrong, told) = examine(doctor.env("NATS_MONITOR_URL", nats.monitor_url()));
-    assert_eq!(wrong, ["database.durability"], "{told:#}");
-    assert_eq!(of(&told, "nats.sync_interval")["what"], "every 1000 ms");
+    let (wrong, report) = examine(doctor.env("NATS_MONITOR_URL", nats.monitor_url()));
+    assert_eq!(wrong, ["database.durability"], "{report:#}");
+    assert_eq!(of(&report, "nats.sync_interval")["what"], "every 1000 ms");
 }

@@ -10,25 +10,25 @@ use super::deployment::{Deployment, MASTER_KEY};
 use super::{examine, finds, of};
 
 #[tokio::test]
-async fn what_keeps_it_from_connecting_is_told_apart() {
+async fn connection_failures_are_distinguished() {
     let deployment = Deployment::make().await;
     let with = |url: String| finds(deployment.doctor().env("DATABASE_URL", url), "database.connection");
     let away = format!("postgres://rekindle@127.0.0.1:{}/rekindle", local_servers::port::free());
     assert!(with(away).contains("cannot be reached"));
     let url = &deployment.database_url;
     let (user, rest) = url.trim_start_matches("postgres://").split_once(':').unwrap();
-    let (password, place) = rest.split_once('@').unwrap();
-    let said = with(format!("postgres://{user}:wr0ng@{place}"));
-    assert!(said.contains("password") && !said.contains("wr0ng"), "{said}");
-    let (host, _) = place.split_once('/').unwrap();
+    let (password, location) = rest.split_once('@').unwrap();
+    let text = with(format!("postgres://{user}:wr0ng@{location}"));
+    assert!(text.contains("password") && !text.contains("wr0ng"), "{text}");
+    let (host, _) = location.split_once('/').unwrap();
     assert!(with(format!("postgres://{user}:{password}@{host}/nowhere")).contains("no such database"));
 }
 
 #[tokio::test]
-async fn what_keeps_tls_from_being_agreed_upon_is_told() {
+async fn tls_failures_are_reported() {
     let (right, other) = (Certificate::for_name("127.0.0.1"), Certificate::for_name("127.0.0.1"));
     let server = PrivatePostgres::start().await;
-    server.speak_tls(&right).await;
+    server.enable_tls(&right).await;
     let deployment = Deployment::on(server.url()).await;
     let verified = |by: &Certificate| {
         let mut doctor = deployment.doctor();
@@ -36,30 +36,30 @@ async fn what_keeps_tls_from_being_agreed_upon_is_told() {
         doctor.env("DATABASE_URL", format!("{url}?sslmode=verify-full&sslrootcert={}", by.ca_file()));
         doctor
     };
-    let (_, told) = examine(&mut verified(&right));
-    let said = of(&told, "database.connection");
-    assert!(said["verdict"] == "well" && said["what"].as_str().unwrap().ends_with(", TLSv1.3"), "{told:#}");
+    let (_, report) = examine(&mut verified(&right));
+    let text = of(&report, "database.connection");
+    assert!(text["verdict"] == "well" && text["what"].as_str().unwrap().ends_with(", TLSv1.3"), "{report:#}");
     assert!(finds(&mut verified(&other), "database.connection").starts_with("no TLS with PostgreSQL: "));
-    let (_, told) = examine(&mut verified(&other));
-    let remedy = of(&told, "database.connection")["remedy"].as_str().unwrap().to_owned();
+    let (_, report) = examine(&mut verified(&other));
+    let remedy = of(&report, "database.connection")["remedy"].as_str().unwrap().to_owned();
     assert!(remedy.contains("sslrootcert in DATABASE_URL"), "{remedy}");
 
     let without = Deployment::make().await;
     let url = format!("{}?sslmode=require", without.database_url);
-    let said = finds(without.doctor().env("DATABASE_URL", url), "database.connection");
-    assert!(said.contains("server does not support TLS"), "{said}");
+    let text = finds(without.doctor().env("DATABASE_URL", url), "database.connection");
+    assert!(text.contains("server does not support TLS"), "{text}");
     let url = format!("{}?sslmode=allow", without.database_url);
-    let said = finds(without.doctor().env("DATABASE_URL", url), "settings");
-    assert!(said.contains("sslmode=allow is not supported"), "{said}");
+    let text = finds(without.doctor().env("DATABASE_URL", url), "settings");
+    assert!(text.contains("sslmode=allow is not supported"), "{text}");
 }
 
 #[tokio::test]
-async fn a_schema_that_is_missing_or_newer_is_told() {
+async fn missing_and_newer_schemas_are_reported() {
     let deployment = Deployment::make().await;
     let empty = TestDatabase::create_empty().await;
-    let (wrong, told) = examine(deployment.doctor().env("DATABASE_URL", empty.url()));
-    assert_eq!(wrong, ["database.durability", "database.extensions", "database.schema"], "{told:#}");
-    assert!(of(&told, "database.schema")["remedy"].as_str().unwrap().contains("rekindle migrate"));
+    let (wrong, report) = examine(deployment.doctor().env("DATABASE_URL", empty.url()));
+    assert_eq!(wrong, ["database.durability", "database.extensions", "database.schema"], "{report:#}");
+    assert!(of(&report, "database.schema")["remedy"].as_str().unwrap().contains("rekindle migrate"));
 
     let db = deployment.connection().await;
     db.batch_execute("UPDATE schema_migration SET checksum = 'other' WHERE version = 1").await.unwrap();
@@ -70,15 +70,15 @@ async fn a_schema_that_is_missing_or_newer_is_told() {
 }
 
 #[tokio::test]
-async fn a_standby_that_commits_wait_for_in_vain_is_told() {
+async fn standby_that_blocks_commits_is_reported() {
     let primary = PrivatePostgres::start().await;
     let deployment = Deployment::on(primary.url()).await;
     let db = primary.client().await;
     // A role that cannot see other roles' statistics.
     db.batch_execute("CREATE ROLE plain LOGIN PASSWORD 'plain' IN ROLE pg_read_all_data").await.unwrap();
     let verdict = |url: &str| {
-        let (_, told) = examine(deployment.doctor().env("DATABASE_URL", url));
-        let mut findings = told["findings"].as_array().unwrap().iter();
+        let (_, report) = examine(deployment.doctor().env("DATABASE_URL", url));
+        let mut findings = report["findings"].as_array().unwrap().iter();
         let found = findings.find(|finding| finding["check"] == "database.standby");
         found.map(|finding| finding["verdict"].as_str().unwrap().to_owned())
     };
@@ -99,33 +99,33 @@ async fn a_standby_that_commits_wait_for_in_vain_is_told() {
         if seen == 1 { Ok(()) } else { Err("the setting was not read".to_owned()) }
     })
     .await;
-    let said = finds(&mut deployment.doctor(), "database.standby");
-    assert!(said.contains("1 connected and 0 in sync: every commit waits"), "{said}");
+    let text = finds(&mut deployment.doctor(), "database.standby");
+    assert!(text.contains("1 connected and 0 in sync: every commit waits"), "{text}");
     drop(standby);
 }
 
 #[tokio::test]
-async fn a_missing_extension_is_told() {
+async fn missing_extension_is_reported() {
     let deployment = Deployment::make().await;
     deployment.connection().await.batch_execute("DROP EXTENSION pg_trgm CASCADE").await.unwrap();
     assert!(finds(&mut deployment.doctor(), "database.extensions").contains("pg_trgm"));
 }
 
 #[tokio::test]
-async fn a_key_that_does_not_open_what_is_sealed_is_told() {
+async fn master_key_that_does_not_decrypt_secrets_is_reported() {
     let deployment = Deployment::make().await;
     let keys = MasterKeys::parse(MASTER_KEY).unwrap();
     Provision::new(&deployment.database_url).unwrap().create_project(&keys, "Shop").await.unwrap();
-    let (_, told) = examine(&mut deployment.doctor());
-    assert_eq!(of(&told, "secrets.master_key")["verdict"], "well", "{told:#}");
+    let (_, report) = examine(&mut deployment.doctor());
+    assert_eq!(of(&report, "secrets.master_key")["verdict"], "well", "{report:#}");
     let other = "ab".repeat(32);
     assert!(finds(deployment.doctor().env("MASTER_KEY", &other), "secrets.master_key").contains("1 of project"));
-    let (_, told) = examine(deployment.doctor().env("MASTER_KEY", format!("{other},{MASTER_KEY}")));
-    assert_eq!(of(&told, "secrets.master_key")["verdict"], "well", "{told:#}");
+    let (_, report) = examine(deployment.doctor().env("MASTER_KEY", format!("{other},{MASTER_KEY}")));
+    assert_eq!(of(&report, "secrets.master_key")["verdict"], "well", "{report:#}");
 }
 
 #[tokio::test]
-async fn a_clock_that_is_off_is_told() {
+async fn wrong_clock_is_reported() {
     let deployment = Deployment::make().await;
     // For new sessions, the server's clock is 90 s fast.
     let sql = "DO $$ BEGIN \

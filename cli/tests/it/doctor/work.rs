@@ -11,7 +11,7 @@ use super::deployment::Deployment;
 use super::finds;
 
 #[tokio::test]
-async fn partitions_without_a_worker_are_told() {
+async fn partitions_without_a_worker_are_reported() {
     let deployment = Deployment::make().await;
     let db = deployment.connection().await;
     let expire = "UPDATE ingest_partition SET lease_until = now() - interval '1 s' WHERE partition IN (2, 5)";
@@ -22,7 +22,7 @@ async fn partitions_without_a_worker_are_told() {
 }
 
 #[tokio::test]
-async fn what_is_left_waiting_is_told() {
+async fn overdue_work_is_reported() {
     let deployment = Deployment::make().await;
     let db = deployment.connection().await;
     let clear = "TRUNCATE outbox, timer";
@@ -46,7 +46,7 @@ async fn what_is_left_waiting_is_told() {
 }
 
 #[tokio::test]
-async fn time_partitions_that_end_soon_are_told() {
+async fn time_partitions_that_end_soon_are_reported() {
     let deployment = Deployment::make().await;
     let db = deployment.connection().await;
     let sql = "SELECT i.inhrelid::regclass::text FROM pg_inherits i WHERE i.inhparent = 'events'::regclass \

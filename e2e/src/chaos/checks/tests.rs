@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::*;
-use crate::chaos::books::{Limited, Mark, Merge, Run};
+use crate::chaos::final_state::{Merge, RateLimitWindow, Run, TrailEntry};
 use crate::chaos::oracle::Line;
 
 fn id(n: u128) -> Uuid {
@@ -16,8 +16,8 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds)
 }
 
-fn mark(seconds: i64, step: &str, did: &str, until: Option<i64>) -> Mark {
-    Mark { at: at(seconds), step: step.to_owned(), did: did.to_owned(), until: until.map(at) }
+fn trail_entry(seconds: i64, step: &str, did: &str, until: Option<i64>) -> TrailEntry {
+    TrailEntry { at: at(seconds), step: step.to_owned(), did: did.to_owned(), until: until.map(at) }
 }
 
 fn message(n: u128, channel: &str, lane: Lane) -> Message {
@@ -41,22 +41,22 @@ fn event(shop: usize, name: &str, reference: Option<&str>) -> Event {
 }
 
 /// Returns a sound state: two shops with an event each; the first also has an update, a merge, a send, a run and a campaign.
-fn sound() -> (Told, Found) {
-    let mut told = Told::default();
+fn consistent_state() -> (ClientRecord, FinalState) {
+    let mut record = ClientRecord::default();
     for (shop, name, reference) in [(0, "counted", "e1"), (1, "counted", "e2"), (0, TRIGGER, "t1")] {
         let (name, reference) = (name.to_owned(), reference.to_owned());
-        told.note(Line::Tried { shop, name: name.clone(), reference: reference.clone() });
-        told.note(Line::Accepted { shop, name, reference });
+        record.add(Line::Tried { shop, name: name.clone(), reference: reference.clone() });
+        record.add(Line::Accepted { shop, name, reference });
     }
-    told.note(Line::Profile { shop: 0, user: "u1".to_owned(), n: 3 });
-    told.note(Line::Merged { anonymous: "a1".to_owned(), user: "m1".to_owned(), events: 2 });
-    told.note(Line::TriedSend { key: "k1".to_owned() });
-    told.note(Line::Sent { shop: 0, key: "k1".to_owned(), id: id(1) });
-    told.note(Line::Campaign { id: id(30) });
-    told.note(Line::TriedPoison { id: id(40) });
-    told.note(Line::Poison { id: id(40) });
-    told.note(Line::TriedPoison { id: id(41) });
-    told.note(Line::Revoked { key: "pk_1".to_owned() });
+    record.add(Line::Profile { shop: 0, user: "u1".to_owned(), n: 3 });
+    record.add(Line::Merged { anonymous: "a1".to_owned(), user: "m1".to_owned(), events: 2 });
+    record.add(Line::TriedSend { key: "k1".to_owned() });
+    record.add(Line::Sent { shop: 0, key: "k1".to_owned(), id: id(1) });
+    record.add(Line::Campaign { id: id(30) });
+    record.add(Line::TriedPoison { id: id(40) });
+    record.add(Line::Poison { id: id(40) });
+    record.add(Line::TriedPoison { id: id(41) });
+    record.add(Line::Revoked { key: "pk_1".to_owned() });
     let text = |text: &str| text.to_owned();
     let messages = vec![
         message(1, "SMS", Lane::Direct),
@@ -65,12 +65,12 @@ fn sound() -> (Told, Found) {
         message(4, "SMS", Lane::Campaign),
     ];
     let trail = vec![
-        mark(1, "steps[0]", "sent", None),
-        mark(1, "steps[1]", "waited", Some(3)),
-        mark(3, "steps[1]", "went_on", None),
-        mark(3, "steps[2]", "tracked", None),
+        trail_entry(1, "steps[0]", "sent", None),
+        trail_entry(1, "steps[1]", "waited", Some(3)),
+        trail_entry(3, "steps[1]", "went_on", None),
+        trail_entry(3, "steps[2]", "tracked", None),
     ];
-    let found = Found {
+    let state = FinalState {
         events: vec![
             event(0, "counted", Some("e1")),
             event(1, "counted", Some("e2")),
@@ -93,277 +93,278 @@ fn sound() -> (Told, Found) {
         by_smtp: BTreeSet::new(),
         by_http: messages.iter().map(|message| message.id).collect(),
         messages,
-        aside: [(0, id(40))].into(),
-        astray: [("messages to users of another project", 0)].into(),
-        shown_to_others: Vec::new(),
-        open_keys: Vec::new(),
-        limited: Limited { took: Duration::from_secs(1), bursts: 1 },
+        dead_letters: [(0, id(40))].into(),
+        cross_project_rows: [("messages to users of another project", 0)].into(),
+        visible_to_other_shop: Vec::new(),
+        accepted_revoked_keys: Vec::new(),
+        limited: RateLimitWindow { took: Duration::from_secs(1), bursts: 1 },
         leftovers: [("rows of the outbox", 0)].into(),
-        misqueued: [("messages that are pending in more than one chunk", 0)].into(),
-        refused: BTreeSet::new(),
-        clock_moved: false,
-        deaths: Vec::new(),
+        queue_inconsistencies: [("messages that are pending in more than one chunk", 0)].into(),
+        rejected: BTreeSet::new(),
+        clock_shifted: false,
+        unexpected_exits: Vec::new(),
     };
-    (told, found)
+    (record, state)
 }
 
 #[test]
-fn a_sound_book_breaks_no_promise() {
-    let (told, found) = sound();
-    for (promise, against) in judge(&told, &found) {
-        assert!(against.is_empty(), "{promise}: {against:?}");
+fn consistent_state_has_no_violations() {
+    let (record, state) = consistent_state();
+    for (promise, violations) in check_all(&record, &state) {
+        assert!(violations.is_empty(), "{promise}: {violations:?}");
     }
 }
 
 /// Manipulates a sound state, and expects this promise to be broken.
 #[track_caller]
-fn breaks<R>(promise: &str, doctor: impl FnOnce(&mut Told, &mut Found) -> R) {
-    let (mut told, mut found) = sound();
-    doctor(&mut told, &mut found);
-    let broken: Vec<&str> = judge(&told, &found).into_iter().filter(|(_, a)| !a.is_empty()).map(|(p, _)| p).collect();
+fn expect_broken<R>(promise: &str, manipulate: impl FnOnce(&mut ClientRecord, &mut FinalState) -> R) {
+    let (mut record, mut state) = consistent_state();
+    manipulate(&mut record, &mut state);
+    let broken: Vec<&str> =
+        check_all(&record, &state).into_iter().filter(|(_, a)| !a.is_empty()).map(|(p, _)| p).collect();
     assert!(CHECKS.iter().any(|(known, _)| *known == promise), "unknown promise: {promise}");
     assert!(broken.contains(&promise), "{promise}: only {broken:?}");
 }
 
 #[test]
-fn a_lost_event_is_found() {
-    breaks("every accepted event is stored", |_, found| found.events.remove(0));
+fn detects_lost_events() {
+    expect_broken("every accepted event is stored", |_, state| state.events.remove(0));
     // Another shop's event with the same reference is another event.
-    breaks("every accepted event is stored", |_, found| found.events[0].shop = 1);
+    expect_broken("every accepted event is stored", |_, state| state.events[0].shop = 1);
 }
 
 #[test]
-fn an_event_that_is_stored_twice_is_found() {
-    breaks("no event is stored twice", |_, found| found.events.push(event(0, "counted", Some("e1"))));
+fn detects_events_stored_twice() {
+    expect_broken("no event is stored twice", |_, state| state.events.push(event(0, "counted", Some("e1"))));
 }
 
 #[test]
-fn an_event_of_nobody_or_of_another_shop_is_found() {
+fn detects_events_that_were_not_sent_to_the_shop() {
     const PROMISE: &str = "every stored event was sent to its shop";
-    breaks(PROMISE, |_, found| found.events.push(event(0, "counted", Some("e9"))));
-    breaks(PROMISE, |_, found| found.events.push(event(0, "counted", None)));
-    breaks(PROMISE, |_, found| found.events.push(event(1, "counted", Some("e1"))));
+    expect_broken(PROMISE, |_, state| state.events.push(event(0, "counted", Some("e9"))));
+    expect_broken(PROMISE, |_, state| state.events.push(event(0, "counted", None)));
+    expect_broken(PROMISE, |_, state| state.events.push(event(1, "counted", Some("e1"))));
 }
 
 #[test]
-fn a_wrong_count_is_found() {
+fn detects_wrong_counts() {
     const PROMISE: &str = "the API's counts match the stored events";
-    breaks(PROMISE, |_, found| *found.counts.entry((0, "counted".to_owned())).or_default() += 1);
-    breaks(PROMISE, |_, found| found.counts.remove(&(1, "counted".to_owned())));
-    breaks(PROMISE, |_, found| found.events.push(event(0, TRACKED, None)));
+    expect_broken(PROMISE, |_, state| *state.counts.entry((0, "counted".to_owned())).or_default() += 1);
+    expect_broken(PROMISE, |_, state| state.counts.remove(&(1, "counted".to_owned())));
+    expect_broken(PROMISE, |_, state| state.events.push(event(0, TRACKED, None)));
 }
 
 #[test]
-fn an_update_out_of_its_turn_is_found() {
+fn detects_updates_out_of_order() {
     const PROMISE: &str = "each user's last profile update wins";
     let u1 = || (0, "u1".to_owned());
-    breaks(PROMISE, |_, found| found.profiles.remove(&u1()));
+    expect_broken(PROMISE, |_, state| state.profiles.remove(&u1()));
     for left in [json!({ "n": 2, "t2": true }), json!({ "n": 3, "t3": true, "t2": true }), json!({ "n": 3 })] {
-        breaks(PROMISE, |_, found| found.profiles.insert(u1(), left));
+        expect_broken(PROMISE, |_, state| state.profiles.insert(u1(), left));
     }
 }
 
 #[test]
-fn a_merge_that_did_not_happen_is_found() {
+fn detects_missing_merges() {
     const PROMISE: &str = "merged IDs belong to one user";
-    breaks(PROMISE, |_, found| found.merges.clear());
-    breaks(PROMISE, |_, found| found.merges.values_mut().for_each(|merge| merge.leads_to = None));
-    breaks(PROMISE, |_, found| found.merges.values_mut().for_each(|merge| merge.events = 1));
+    expect_broken(PROMISE, |_, state| state.merges.clear());
+    expect_broken(PROMISE, |_, state| state.merges.values_mut().for_each(|merge| merge.leads_to = None));
+    expect_broken(PROMISE, |_, state| state.merges.values_mut().for_each(|merge| merge.events = 1));
 }
 
 #[test]
-fn a_send_that_is_lost_or_made_two_is_found() {
+fn detects_lost_and_duplicate_sends() {
     const PROMISE: &str = "each idempotency key has one message";
-    breaks(PROMISE, |_, found| found.messages.remove(0));
-    breaks(PROMISE, |told, _| told.note(Line::Sent { shop: 0, key: "k1".to_owned(), id: id(9) }));
-    breaks(PROMISE, |_, found| found.messages.push(message(9, "SMS", Lane::Direct)));
+    expect_broken(PROMISE, |_, state| state.messages.remove(0));
+    expect_broken(PROMISE, |record, _| record.add(Line::Sent { shop: 0, key: "k1".to_owned(), id: id(9) }));
+    expect_broken(PROMISE, |_, state| state.messages.push(message(9, "SMS", Lane::Direct)));
 }
 
 #[test]
-fn a_message_without_an_outcome_is_found() {
+fn detects_messages_without_an_outcome() {
     const PROMISE: &str = "every message has one outcome";
-    breaks(PROMISE, |_, found| found.messages[0].status = "queued".to_owned());
-    breaks(PROMISE, |_, found| found.messages[0].status = "failed".to_owned());
+    expect_broken(PROMISE, |_, state| state.messages[0].status = "queued".to_owned());
+    expect_broken(PROMISE, |_, state| state.messages[0].status = "failed".to_owned());
     // Failed after an unknown outcome that would still have allowed a repeat.
-    breaks(PROMISE, |_, found| {
-        let message = &mut found.messages[0];
+    expect_broken(PROMISE, |_, state| {
+        let message = &mut state.messages[0];
         (message.status, message.reason) = ("failed".to_owned(), "outcome_unknown: no response".to_owned());
         message.ambiguous = UNKNOWN_RETRIES;
     });
 }
 
 #[test]
-fn a_doubtful_message_of_a_campaign_is_given_up() {
-    let (told, mut found) = sound();
-    let message = &mut found.messages[3];
+fn ambiguous_campaign_message_may_fail() {
+    let (record, mut state) = consistent_state();
+    let message = &mut state.messages[3];
     (message.status, message.reason) = ("failed".to_owned(), "outcome_unknown: no response".to_owned());
     message.ambiguous = 1;
-    assert!(judge(&told, &found).iter().all(|(_, against)| against.is_empty()));
+    assert!(check_all(&record, &state).iter().all(|(_, violations)| violations.is_empty()));
 }
 
 #[test]
-fn a_message_that_its_provider_refused_is_given_up_and_no_other() {
-    let refuse = |found: &mut Found| {
-        let message = &mut found.messages[0];
+fn only_rejected_messages_may_fail() {
+    let refuse = |state: &mut FinalState| {
+        let message = &mut state.messages[0];
         (message.status, message.reason) = ("failed".to_owned(), "rejected: 554 no".to_owned());
-        found.copies.remove(&id(1));
+        state.copies.remove(&id(1));
     };
-    breaks("every message has one outcome", |_, found| refuse(found));
-    breaks("every message has one outcome", |_, found| {
-        refuse(found);
-        found.refused.insert(id(2));
+    expect_broken("every message has one outcome", |_, state| refuse(state));
+    expect_broken("every message has one outcome", |_, state| {
+        refuse(state);
+        state.rejected.insert(id(2));
     });
     // If one of them was accepted too, it is a copy that the ledger does not show.
-    breaks("duplicates occur only for ambiguous messages", |_, found| {
-        refuse(found);
-        found.refused.insert(id(1));
-        found.copies.insert(id(1), 1);
+    expect_broken("duplicates occur only for ambiguous messages", |_, state| {
+        refuse(state);
+        state.rejected.insert(id(1));
+        state.copies.insert(id(1), 1);
     });
-    let (told, mut found) = sound();
-    refuse(&mut found);
-    found.refused.insert(id(1));
-    assert!(judge(&told, &found).iter().all(|(_, against)| against.is_empty()));
+    let (record, mut state) = consistent_state();
+    refuse(&mut state);
+    state.rejected.insert(id(1));
+    assert!(check_all(&record, &state).iter().all(|(_, violations)| violations.is_empty()));
 }
 
 #[test]
-fn a_queued_message_without_a_chunk_is_found() {
+fn detects_queued_messages_without_a_chunk() {
     let what = "queued messages that are not in exactly one chunk";
-    breaks("every queued message is in one chunk", |_, found| found.misqueued.insert(what, 1));
+    expect_broken("every queued message is in one chunk", |_, state| state.queue_inconsistencies.insert(what, 1));
 }
 
 #[test]
-fn a_message_that_its_provider_never_saw_is_found() {
-    breaks("every sent message reached its provider", |_, found| found.copies.remove(&id(1)));
+fn detects_messages_missing_at_the_provider() {
+    expect_broken("every sent message reached its provider", |_, state| state.copies.remove(&id(1)));
 }
 
 #[test]
-fn a_copy_without_a_row_is_found() {
-    breaks("every message at a provider is in the ledger", |_, found| found.copies.insert(id(9), 1));
+fn detects_copies_without_a_row() {
+    expect_broken("every message at a provider is in the ledger", |_, state| state.copies.insert(id(9), 1));
 }
 
 #[test]
-fn a_second_copy_without_a_doubt_is_found() {
+fn detects_duplicates_without_ambiguous_calls() {
     const PROMISE: &str = "duplicates occur only for ambiguous messages";
-    breaks(PROMISE, |_, found| found.copies.insert(id(1), 2));
-    breaks(PROMISE, |_, found| {
-        found.messages[0].ambiguous = 1;
-        found.copies.insert(id(1), 3);
+    expect_broken(PROMISE, |_, state| state.copies.insert(id(1), 2));
+    expect_broken(PROMISE, |_, state| {
+        state.messages[0].ambiguous = 1;
+        state.copies.insert(id(1), 3);
     });
     // A provider that deduplicates by key processes a message once, even after unknown outcomes.
-    breaks(PROMISE, |_, found| {
-        found.messages[2].ambiguous = 1;
-        found.copies.insert(id(3), 2);
+    expect_broken(PROMISE, |_, state| {
+        state.messages[2].ambiguous = 1;
+        state.copies.insert(id(3), 2);
     });
-    breaks(PROMISE, |_, found| {
-        found.messages[3].status = "failed".to_owned();
-        found.copies.insert(id(4), 1);
+    expect_broken(PROMISE, |_, state| {
+        state.messages[3].status = "failed".to_owned();
+        state.copies.insert(id(4), 1);
     });
 }
 
 #[test]
-fn a_run_that_is_missing_stuck_or_one_too_many_is_found() {
+fn detects_missing_stuck_and_extra_runs() {
     const PROMISE: &str = "each trigger starts one run, which ends";
-    breaks(PROMISE, |_, found| found.runs.clear());
-    breaks(PROMISE, |_, found| found.runs[0].status = "waiting".to_owned());
-    breaks(PROMISE, |_, found| {
-        let again = Run { id: id(21), ..found.runs[0].clone() };
-        found.runs.push(again);
+    expect_broken(PROMISE, |_, state| state.runs.clear());
+    expect_broken(PROMISE, |_, state| state.runs[0].status = "waiting".to_owned());
+    expect_broken(PROMISE, |_, state| {
+        let again = Run { id: id(21), ..state.runs[0].clone() };
+        state.runs.push(again);
     });
-    breaks(PROMISE, |_, found| {
-        let nobodys = Run { id: id(21), trigger: "t9".to_owned(), ..found.runs[0].clone() };
-        found.runs.push(nobodys);
+    expect_broken(PROMISE, |_, state| {
+        let unaccepted = Run { id: id(21), trigger: "t9".to_owned(), ..state.runs[0].clone() };
+        state.runs.push(unaccepted);
     });
 }
 
 #[test]
-fn an_effect_that_is_missing_or_happened_twice_is_found() {
+fn detects_missing_and_duplicate_effects() {
     const PROMISE: &str = "each step takes effect once";
-    breaks(PROMISE, |_, found| found.messages.remove(2));
-    breaks(PROMISE, |_, found| {
-        found.messages.push(message(9, "SMS", Lane::Automation));
-        found.copies.insert(id(9), 1);
+    expect_broken(PROMISE, |_, state| state.messages.remove(2));
+    expect_broken(PROMISE, |_, state| {
+        state.messages.push(message(9, "SMS", Lane::Automation));
+        state.copies.insert(id(9), 1);
     });
-    breaks(PROMISE, |_, found| found.runs[0].trail.push(mark(4, "steps[2]", "tracked", None)));
-    breaks(PROMISE, |_, found| found.events.push(event(0, TRACKED, None)));
-    breaks(PROMISE, |_, found| found.messages[1].run = Some(id(21)));
+    expect_broken(PROMISE, |_, state| state.runs[0].trail.push(trail_entry(4, "steps[2]", "tracked", None)));
+    expect_broken(PROMISE, |_, state| state.events.push(event(0, TRACKED, None)));
+    expect_broken(PROMISE, |_, state| state.messages[1].run = Some(id(21)));
 }
 
 #[test]
-fn a_wait_that_ended_early_is_found() {
-    breaks("no wait ends early", |_, found| found.runs[0].trail[2].at = at(2));
+fn detects_waits_that_ended_early() {
+    expect_broken("no wait ends early", |_, state| state.runs[0].trail[2].at = at(2));
     // If the clock jumped, no earlier than by the size of the jump.
-    breaks("no wait ends early", |_, found| {
-        found.clock_moved = true;
-        found.runs[0].trail[2].at = at(2 - i64::from(FURTHEST_MINUTES) * 120);
+    expect_broken("no wait ends early", |_, state| {
+        state.clock_shifted = true;
+        state.runs[0].trail[2].at = at(2 - i64::from(MAX_CLOCK_SHIFT_MINUTES) * 120);
     });
 }
 
 #[test]
-fn a_campaign_that_missed_somebody_or_reached_them_twice_is_found() {
+fn detects_campaigns_with_missing_or_duplicate_recipients() {
     const PROMISE: &str = "each campaign reaches its audience once";
-    breaks(PROMISE, |_, found| found.audience.insert(id(101)));
-    breaks(PROMISE, |_, found| found.messages.push(message(9, "SMS", Lane::Campaign)));
-    breaks(PROMISE, |_, found| found.campaigns.insert(id(30), "SENDING".to_owned()));
-    breaks(PROMISE, |told, _| told.campaigns.clear());
-    breaks(PROMISE, |told, _| told.campaigns.insert(id(31)));
+    expect_broken(PROMISE, |_, state| state.audience.insert(id(101)));
+    expect_broken(PROMISE, |_, state| state.messages.push(message(9, "SMS", Lane::Campaign)));
+    expect_broken(PROMISE, |_, state| state.campaigns.insert(id(30), "SENDING".to_owned()));
+    expect_broken(PROMISE, |record, _| record.campaigns.clear());
+    expect_broken(PROMISE, |record, _| record.campaigns.insert(id(31)));
 }
 
 #[test]
-fn what_was_not_put_aside_and_what_should_not_have_been_is_found() {
+fn detects_missing_and_wrong_dead_letters() {
     const PROMISE: &str = "only inapplicable items become dead letters";
-    breaks(PROMISE, |_, found| found.aside.clear());
-    breaks(PROMISE, |_, found| found.aside = [(1, id(40))].into());
-    breaks(PROMISE, |_, found| found.aside.insert((0, id(42))));
+    expect_broken(PROMISE, |_, state| state.dead_letters.clear());
+    expect_broken(PROMISE, |_, state| state.dead_letters = [(1, id(40))].into());
+    expect_broken(PROMISE, |_, state| state.dead_letters.insert((0, id(42))));
     // A send whose response was lost may be recorded or not.
-    let (told, mut found) = sound();
-    found.aside.insert((0, id(41)));
-    assert!(judge(&told, &found).iter().all(|(_, against)| against.is_empty()));
+    let (record, mut state) = consistent_state();
+    state.dead_letters.insert((0, id(41)));
+    assert!(check_all(&record, &state).iter().all(|(_, violations)| violations.is_empty()));
 }
 
 #[test]
-fn what_strayed_into_another_project_is_found() {
+fn detects_data_of_another_project() {
     const PROMISE: &str = "no data crosses projects";
-    breaks(PROMISE, |_, found| found.astray.insert("messages to users of another project", 1));
-    breaks(PROMISE, |_, found| found.messages[0].shop = 1);
-    breaks(PROMISE, |_, found| found.by_smtp.insert(id(1)));
-    breaks(PROMISE, |_, found| found.shown_to_others.push(id(1)));
+    expect_broken(PROMISE, |_, state| state.cross_project_rows.insert("messages to users of another project", 1));
+    expect_broken(PROMISE, |_, state| state.messages[0].shop = 1);
+    expect_broken(PROMISE, |_, state| state.by_smtp.insert(id(1)));
+    expect_broken(PROMISE, |_, state| state.visible_to_other_shop.push(id(1)));
 }
 
 #[test]
-fn one_request_too_many_is_found() {
+fn detects_exceeded_rate_limit() {
     const PROMISE: &str = "the project's rate limit holds";
-    let flood = |told: &mut Told, found: &mut Found, times: u32| {
+    let flood = |record: &mut ClientRecord, state: &mut FinalState, times: u32| {
         for n in 0..times {
             let (name, reference) = ("flooded".to_owned(), format!("f{n}"));
-            told.note(Line::Tried { shop: LIMITED, name: name.clone(), reference: reference.clone() });
-            told.note(Line::Accepted { shop: LIMITED, name: name.clone(), reference: reference.clone() });
-            found.events.push(event(LIMITED, &name, Some(&reference)));
-            *found.counts.entry((LIMITED, name)).or_default() += 1;
+            record.add(Line::Tried { shop: LIMITED, name: name.clone(), reference: reference.clone() });
+            record.add(Line::Accepted { shop: LIMITED, name: name.clone(), reference: reference.clone() });
+            state.events.push(event(LIMITED, &name, Some(&reference)));
+            *state.counts.entry((LIMITED, name)).or_default() += 1;
         }
     };
-    let (mut told, mut found) = sound();
-    flood(&mut told, &mut found, BURST + LIMIT);
-    for (promise, against) in judge(&told, &found) {
-        assert!(against.is_empty(), "{promise}: {against:?}");
+    let (mut record, mut state) = consistent_state();
+    flood(&mut record, &mut state, BURST + LIMIT);
+    for (promise, violations) in check_all(&record, &state) {
+        assert!(violations.is_empty(), "{promise}: {violations:?}");
     }
-    breaks(PROMISE, |told, found| flood(told, found, BURST + LIMIT + 1));
+    expect_broken(PROMISE, |record, state| flood(record, state, BURST + LIMIT + 1));
 }
 
 #[test]
-fn a_revoked_key_that_opens_is_found() {
+fn detects_accepted_revoked_keys() {
     const PROMISE: &str = "revoked keys are rejected";
-    breaks(PROMISE, |_, found| found.open_keys.push("pk_1".to_owned()));
-    breaks(PROMISE, |told, _| told.note(Line::UsedLate { key: "pk_1".to_owned(), seconds: 61 }));
+    expect_broken(PROMISE, |_, state| state.accepted_revoked_keys.push("pk_1".to_owned()));
+    expect_broken(PROMISE, |record, _| record.add(Line::LateUse { key: "pk_1".to_owned(), seconds: 61 }));
 }
 
 #[test]
-fn what_is_left_over_is_found() {
-    breaks("no work is left", |_, found| found.leftovers.insert("rows of the outbox", 1));
+fn detects_leftover_rows() {
+    expect_broken("no work is left", |_, state| state.leftovers.insert("rows of the outbox", 1));
 }
 
 #[test]
-fn a_strange_answer_and_a_strange_end_are_found() {
+fn detects_unexpected_responses_and_exits() {
     const PROMISE: &str = "no unexpected response or exit occurred";
-    breaks(PROMISE, |told, _| told.note(Line::Wrong { answer: "401".to_owned() }));
-    breaks(PROMISE, |_, found| found.deaths.push("gateway 1 exited unexpectedly".to_owned()));
+    expect_broken(PROMISE, |record, _| record.add(Line::UnexpectedResponse { answer: "401".to_owned() }));
+    expect_broken(PROMISE, |_, state| state.unexpected_exits.push("gateway 1 exited unexpectedly".to_owned()));
 }

@@ -10,23 +10,25 @@ use kernel::ids::{self, ProjectId};
 use prost::Message;
 use wire::event::{Body, IngestBatch, IngestItem, Track, VERSION, id_bytes};
 
-use super::{AGAIN, Load};
+use super::{Load, RETRY_DELAY};
 use crate::broker;
 use crate::chaos::oracle::Line;
 use crate::chaos::product::Broker;
 
-const EVERY: Duration = Duration::from_secs(4);
+const INTERVAL: Duration = Duration::from_secs(4);
 /// The database rejects both as invalid values.
-const VALUES: [&str; 2] = [r#"{"a": "\u0000"}"#, "{no json"];
+const INVALID_PROPERTIES: [&str; 2] = [r#"{"a": "\u0000"}"#, "{no json"];
 
-pub async fn poison(load: &Load<'_>) {
+pub async fn run(load: &Load<'_>) {
     let bus = match connect(load).await {
         Ok(bus) => bus,
-        Err(error) => return load.wrong(format!("cannot connect to publish inapplicable items: {error:#}")).await,
+        Err(error) => {
+            return load.report_problem(format!("cannot connect to publish inapplicable items: {error:#}")).await;
+        }
     };
     let publisher = Publisher::new(bus.clone());
     let project = ProjectId(load.product.projects[0]);
-    for values in VALUES.iter().cycle() {
+    for values in INVALID_PROPERTIES.iter().cycle() {
         if load.is_over() {
             return;
         }
@@ -43,15 +45,15 @@ pub async fn poison(load: &Load<'_>) {
         };
         let partition = item.user_key().expect("a user").partition(project, bus.config.partitions);
         let payload = IngestBatch { version: VERSION, items: vec![item] }.encode_to_vec();
-        load.oracle.note(vec![Line::TriedPoison { id }]).await;
+        load.oracle.record(vec![Line::TriedPoison { id }]).await;
         while let Err(error) = publisher.publish(bus.names.ingest(partition), payload.clone().into()).await {
-            if load.is_given_up() {
-                return load.wrong(format!("the stream rejected every attempt: {error}")).await;
+            if load.has_timed_out() {
+                return load.report_problem(format!("the stream rejected every attempt: {error}")).await;
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
-        load.oracle.note(vec![Line::Poison { id }]).await;
-        tokio::time::sleep(EVERY).await;
+        load.oracle.record(vec![Line::Poison { id }]).await;
+        tokio::time::sleep(INTERVAL).await;
     }
 }
 

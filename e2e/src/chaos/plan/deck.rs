@@ -6,33 +6,33 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 
-use super::{End, FURTHEST_MINUTES, Ground, Link, NODES, Process, What};
-use crate::chaos::provider::Mood;
-use crate::chaos::proxy::{Trouble, Way};
+use super::{CLUSTER_SIZE, Endpoint, FaultKind, Link, MAX_CLOCK_SHIFT_MINUTES, Process, Targets};
+use crate::chaos::provider::FaultMode;
+use crate::chaos::proxy::{Direction, LinkFault};
 
 /// A failpoint triggers at a hit from the first to this one.
-const LATEST_HIT: u32 = 5;
+const MAX_HIT: u32 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Card {
     Killed,
     Stopped,
     Suspended,
-    Dies,
-    PostgresGone,
+    DiesAtFailpoint,
+    PostgresStopped,
     BackendsKilled,
-    NatsGone,
+    NatsKilled,
     NatsHung,
     NatsFull,
-    RedisGone,
+    RedisKilled,
     RedisHung,
     RedisFlushed,
-    Late,
+    Latency,
     Stalls,
     BlackHole,
-    Deaf,
+    Blocked,
     Reset,
-    Provider(Mood),
+    Provider(FaultMode),
     ClockAhead,
     ClockBehind,
     PostgresDiskFull,
@@ -50,32 +50,32 @@ pub(super) const DECK: [Card; 37] = [
     Card::Suspended,
     Card::Suspended,
     Card::Suspended,
-    Card::Dies,
-    Card::Dies,
-    Card::Dies,
-    Card::Dies,
-    Card::PostgresGone,
+    Card::DiesAtFailpoint,
+    Card::DiesAtFailpoint,
+    Card::DiesAtFailpoint,
+    Card::DiesAtFailpoint,
+    Card::PostgresStopped,
     Card::BackendsKilled,
     Card::BackendsKilled,
-    Card::NatsGone,
-    Card::NatsGone,
+    Card::NatsKilled,
+    Card::NatsKilled,
     Card::NatsHung,
     Card::NatsFull,
-    Card::RedisGone,
+    Card::RedisKilled,
     Card::RedisHung,
     Card::RedisFlushed,
-    Card::Late,
+    Card::Latency,
     Card::Stalls,
     Card::BlackHole,
-    Card::Deaf,
+    Card::Blocked,
     Card::Reset,
-    Card::Provider(Mood::Throttled),
-    Card::Provider(Mood::Broken),
-    Card::Provider(Mood::Late),
-    Card::Provider(Mood::Silent),
-    Card::Provider(Mood::ClosedAfter),
-    Card::Provider(Mood::ClosedBefore),
-    Card::Provider(Mood::Refusing),
+    Card::Provider(FaultMode::Throttled),
+    Card::Provider(FaultMode::Broken),
+    Card::Provider(FaultMode::Late),
+    Card::Provider(FaultMode::Silent),
+    Card::Provider(FaultMode::ClosedAfter),
+    Card::Provider(FaultMode::ClosedBefore),
+    Card::Provider(FaultMode::Refusing),
     Card::ClockAhead,
     Card::ClockBehind,
 ];
@@ -85,44 +85,47 @@ pub(super) const DISKS: [Card; 4] =
     [Card::PostgresDiskFull, Card::PostgresDiskFull, Card::NatsDiskFull, Card::NatsDiskFull];
 
 /// Draws the details of a fault. Returns `None` if the run has no such target.
-pub(super) fn draw(card: Card, random: &mut StdRng, ground: &Ground) -> Option<What> {
+pub(super) fn draw(card: Card, random: &mut StdRng, targets: &Targets) -> Option<FaultKind> {
     let processes: Vec<Process> = Process::all().collect();
     let process = *processes.choose(random)?;
-    let linked: Vec<End> = End::ALL.into_iter().filter(|end| !(ground.cluster && *end == End::Nats)).collect();
-    let to = *linked.choose(random)?;
+    let endpoints: Vec<Endpoint> =
+        Endpoint::ALL.into_iter().filter(|end| !(targets.cluster && *end == Endpoint::Nats)).collect();
+    let to = *endpoints.choose(random)?;
     let links = Link::all().filter(|link| link.to == to).collect::<Vec<Link>>();
     let link = *links.choose(random)?;
     Some(match card {
-        Card::Killed => What::Killed(process),
-        Card::Stopped => What::Stopped(process),
-        Card::Suspended => What::Suspended(process),
-        Card::Dies => {
-            let called = process.program.trim_start_matches("worker-");
-            let failpoint = ground.failpoints.get(called)?.choose(random)?.clone();
-            What::Dies(process, failpoint, random.random_range(1..=LATEST_HIT))
+        Card::Killed => FaultKind::Killed(process),
+        Card::Stopped => FaultKind::Stopped(process),
+        Card::Suspended => FaultKind::Suspended(process),
+        Card::DiesAtFailpoint => {
+            let name = process.program.trim_start_matches("worker-");
+            let failpoint = targets.failpoints.get(name)?.choose(random)?.clone();
+            FaultKind::DiesAtFailpoint(process, failpoint, random.random_range(1..=MAX_HIT))
         }
-        Card::PostgresGone => What::PostgresGone,
-        Card::BackendsKilled => What::BackendsKilled,
-        Card::NatsGone => What::NatsGone(random.random_range(0..=NODES)),
-        Card::NatsHung | Card::NatsFull if ground.cluster => return None,
-        Card::ClockAhead | Card::ClockBehind if !ground.clock => return None,
-        Card::NatsHung => What::NatsHung,
-        Card::NatsFull => What::NatsFull,
-        Card::PostgresDiskFull => What::PostgresDiskFull,
-        Card::NatsDiskFull => What::NatsDiskFull,
-        Card::RedisGone => What::RedisGone,
-        Card::RedisHung => What::RedisHung,
-        Card::RedisFlushed => What::RedisFlushed,
-        Card::Late => What::Network(link, Trouble::Latency(Duration::from_millis(random.random_range(50..300)))),
-        Card::Stalls => What::Network(link, Trouble::Stalls),
-        Card::BlackHole => What::Network(link, Trouble::BlackHole),
-        Card::Deaf => {
-            let way = if random.random() { Way::There } else { Way::Back };
-            What::Network(link, Trouble::Deaf(way))
+        Card::PostgresStopped => FaultKind::PostgresStopped,
+        Card::BackendsKilled => FaultKind::BackendsKilled,
+        Card::NatsKilled => FaultKind::NatsKilled(random.random_range(0..=CLUSTER_SIZE)),
+        Card::NatsHung | Card::NatsFull if targets.cluster => return None,
+        Card::ClockAhead | Card::ClockBehind if !targets.clock => return None,
+        Card::NatsHung => FaultKind::NatsHung,
+        Card::NatsFull => FaultKind::NatsFull,
+        Card::PostgresDiskFull => FaultKind::PostgresDiskFull,
+        Card::NatsDiskFull => FaultKind::NatsDiskFull,
+        Card::RedisKilled => FaultKind::RedisKilled,
+        Card::RedisHung => FaultKind::RedisHung,
+        Card::RedisFlushed => FaultKind::RedisFlushed,
+        Card::Latency => {
+            FaultKind::Network(link, LinkFault::Latency(Duration::from_millis(random.random_range(50..300))))
         }
-        Card::Reset => What::Network(link, Trouble::Reset),
-        Card::Provider(mood) => What::Provider(mood),
-        Card::ClockAhead => What::ClockMoved(random.random_range(1..=FURTHEST_MINUTES)),
-        Card::ClockBehind => What::ClockMoved(-random.random_range(1..=FURTHEST_MINUTES)),
+        Card::Stalls => FaultKind::Network(link, LinkFault::Stalls),
+        Card::BlackHole => FaultKind::Network(link, LinkFault::BlackHole),
+        Card::Blocked => {
+            let direction = if random.random() { Direction::ToServer } else { Direction::ToClient };
+            FaultKind::Network(link, LinkFault::Blocked(direction))
+        }
+        Card::Reset => FaultKind::Network(link, LinkFault::Reset),
+        Card::Provider(mode) => FaultKind::Provider(mode),
+        Card::ClockAhead => FaultKind::ClockShifted(random.random_range(1..=MAX_CLOCK_SHIFT_MINUTES)),
+        Card::ClockBehind => FaultKind::ClockShifted(-random.random_range(1..=MAX_CLOCK_SHIFT_MINUTES)),
     })
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{GOAL, Seen};
-use crate::chaos::plan::{NODES, What};
-use crate::chaos::pulse::recovery;
-use crate::chaos::struck::Struck;
+use super::{Observations, RECOVERY_GOAL};
+use crate::chaos::injected::InjectedFault;
+use crate::chaos::plan::{CLUSTER_SIZE, FaultKind};
+use crate::chaos::recovery::recovery_time;
 
 /// The figures; times are in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -28,7 +28,7 @@ pub struct Figures {
     pub broken: Vec<&'static str>,
     pub kills: Kills,
     pub faults: usize,
-    pub kinds: BTreeMap<String, Kind>,
+    pub kinds: BTreeMap<String, KindStats>,
     /// Requests by their response.
     pub accepted: u64,
     pub put_off: u64,
@@ -68,15 +68,17 @@ pub struct Kills {
 
 impl Kills {
     /// Counts the kills. `failpoints`: how often a program died at one.
-    pub fn of(struck: &[Struck], failpoints: u32, cluster: bool) -> Self {
+    pub fn of(injected: &[InjectedFault], failpoints: u32, cluster: bool) -> Self {
         let mut kills = Self { failpoints, ..Self::default() };
-        for fault in struck {
-            match &fault.what {
+        for fault in injected {
+            match &fault.kind {
                 // A program that is to die at a failpoint is killed first, to be restarted with it.
-                What::Killed(_) | What::Dies(..) => kills.programs += 1,
-                What::PostgresGone => kills.postgres += 1,
-                What::NatsGone(number) => kills.nats += if cluster && *number >= NODES { NODES as u32 } else { 1 },
-                What::RedisGone => kills.redis += 1,
+                FaultKind::Killed(_) | FaultKind::DiesAtFailpoint(..) => kills.programs += 1,
+                FaultKind::PostgresStopped => kills.postgres += 1,
+                FaultKind::NatsKilled(number) => {
+                    kills.nats += if cluster && *number >= CLUSTER_SIZE { CLUSTER_SIZE as u32 } else { 1 }
+                }
+                FaultKind::RedisKilled => kills.redis += 1,
                 _ => {}
             }
         }
@@ -84,14 +86,14 @@ impl Kills {
     }
 
     /// Returns the number for the product's own programs.
-    pub fn of_programs(self) -> u32 {
+    pub fn total_programs(self) -> u32 {
         self.programs + self.failpoints
     }
 }
 
 /// One kind of fault: how often it occurred, and the times to recovery where they could be measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Kind {
+pub struct KindStats {
     pub times: u32,
     pub seen: usize,
     pub longest: Option<f64>,
@@ -101,24 +103,24 @@ fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1_000.0).round() / 1_000.0
 }
 
-impl Seen<'_> {
+impl Observations<'_> {
     pub(super) fn figures(&self) -> Figures {
-        let Self { settings, told, found, .. } = self;
-        let mut kinds: BTreeMap<String, Kind> = BTreeMap::new();
+        let Self { settings, record, state, .. } = self;
+        let mut kinds: BTreeMap<String, KindStats> = BTreeMap::new();
         let mut recoveries = Vec::new();
-        for fault in self.struck {
-            let kind = kinds.entry(fault.what.kind()).or_default();
+        for fault in self.injected {
+            let kind = kinds.entry(fault.kind.name()).or_default();
             kind.times += 1;
-            if let Some(took) = recovery(fault, self.struck, self.beats) {
+            if let Some(took) = recovery_time(fault, self.injected, self.batches) {
                 kind.seen += 1;
                 kind.longest = Some(kind.longest.map_or(seconds(took), |longest| longest.max(seconds(took))));
                 recoveries.push(took);
             }
         }
         let mut broken: Vec<&'static str> =
-            self.against.iter().filter(|(_, findings)| !findings.is_empty()).map(|(promise, _)| *promise).collect();
+            self.violations.iter().filter(|(_, findings)| !findings.is_empty()).map(|(promise, _)| *promise).collect();
         broken.extend(self.drained.is_err().then_some("drained"));
-        let [accepted, put_off, unanswered] = self.answers;
+        let [accepted, put_off, unanswered] = self.responses;
         Figures {
             seed: settings.seed,
             began: self.began.clone(),
@@ -130,26 +132,26 @@ impl Seen<'_> {
             release: !cfg!(debug_assertions),
             sound: broken.is_empty(),
             broken,
-            kills: Kills::of(self.struck, self.died, settings.cluster),
-            faults: self.struck.len(),
+            kills: Kills::of(self.injected, self.failpoint_deaths, settings.cluster),
+            faults: self.injected.len(),
             kinds,
             accepted,
             put_off,
             unanswered,
-            events_tried: told.tried.len(),
-            events_accepted: told.accepted.len(),
-            events_stored: found.events.len(),
-            sends: told.sends.len(),
-            messages: found.messages.len(),
-            sent: found.messages.iter().filter(|message| message.status == "sent").count(),
-            runs: found.runs.len(),
-            campaigns: told.campaigns.len(),
-            ambiguous: found.messages.iter().map(|message| u64::from(message.ambiguous)).sum(),
-            second_copies: found.copies.values().map(|copies| u64::from(copies.saturating_sub(1))).sum(),
-            failed_calls: self.felt,
+            events_tried: record.tried.len(),
+            events_accepted: record.accepted.len(),
+            events_stored: state.events.len(),
+            sends: record.sends.len(),
+            messages: state.messages.len(),
+            sent: state.messages.iter().filter(|message| message.status == "sent").count(),
+            runs: state.runs.len(),
+            campaigns: record.campaigns.len(),
+            ambiguous: state.messages.iter().map(|message| u64::from(message.ambiguous)).sum(),
+            second_copies: state.copies.values().map(|copies| u64::from(copies.saturating_sub(1))).sum(),
+            failed_calls: self.affected,
             drained_after: self.drained.as_ref().ok().copied().map(seconds),
             recoveries: recoveries.len(),
-            late_recoveries: recoveries.iter().filter(|took| **took > GOAL).count(),
+            late_recoveries: recoveries.iter().filter(|took| **took > RECOVERY_GOAL).count(),
             longest_recovery: recoveries.into_iter().max().map(seconds),
         }
     }
@@ -161,24 +163,24 @@ mod tests {
     use crate::chaos::plan::Process;
 
     #[test]
-    fn kills_are_counted_by_who_died() {
+    fn kills_are_counted_by_target() {
         let process = Process { program: "gateway", number: 0 };
-        let whats = [
-            What::Killed(process),
-            What::Stopped(process),
-            What::Suspended(process),
-            What::Dies(process, "gateway.before_publish".to_owned(), 1),
-            What::PostgresGone,
-            What::BackendsKilled,
-            What::NatsGone(0),
-            What::NatsGone(NODES),
-            What::RedisGone,
-            What::RedisHung,
+        let kinds = [
+            FaultKind::Killed(process),
+            FaultKind::Stopped(process),
+            FaultKind::Suspended(process),
+            FaultKind::DiesAtFailpoint(process, "gateway.before_publish".to_owned(), 1),
+            FaultKind::PostgresStopped,
+            FaultKind::BackendsKilled,
+            FaultKind::NatsKilled(0),
+            FaultKind::NatsKilled(CLUSTER_SIZE),
+            FaultKind::RedisKilled,
+            FaultKind::RedisHung,
         ];
-        let struck = whats.map(|what| Struck { what, from: Duration::ZERO, healed: Duration::ZERO });
+        let injected = kinds.map(|kind| InjectedFault { kind, from: Duration::ZERO, healed: Duration::ZERO });
         let single = Kills { programs: 2, failpoints: 1, postgres: 1, nats: 2, redis: 1 };
-        assert_eq!(Kills::of(&struck, 1, false), single);
-        assert_eq!(Kills::of(&struck, 1, true), Kills { nats: 4, ..single });
-        assert_eq!(single.of_programs(), 3);
+        assert_eq!(Kills::of(&injected, 1, false), single);
+        assert_eq!(Kills::of(&injected, 1, true), Kills { nats: 4, ..single });
+        assert_eq!(single.total_programs(), 3);
     }
 }

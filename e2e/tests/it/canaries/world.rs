@@ -2,7 +2,7 @@
 
 use database::Store;
 use database::config::DatabaseConfig;
-use e2e::{Answer, System};
+use e2e::{ApiResponse, System};
 use kernel::clock::Clock;
 use kernel::env::Env;
 use kernel::ids::{ProjectId, fresh};
@@ -17,7 +17,7 @@ use testkit::{Received, Reply, Vendor};
 pub struct Hook;
 
 impl Vendor for Hook {
-    fn answer(&self, _: &Received) -> Reply {
+    fn respond(&self, _: &Received) -> Reply {
         Reply::empty(200)
     }
 }
@@ -35,7 +35,7 @@ pub struct Session {
 
 impl Session {
     /// Creates the account, and logs in with its password.
-    pub async fn begin(system: &System, email: &str, login: &str) -> Self {
+    pub async fn start(system: &System, email: &str, login: &str) -> Self {
         let config = DatabaseConfig::from_env(&Env::from_pairs([("DATABASE_URL", &*system.database_url)])).unwrap();
         let (store, now) = (Store::new(&config, "test").unwrap(), Clock::system().now());
         let id = fresh(now.as_millisecond());
@@ -51,12 +51,12 @@ impl Session {
         let answer = http.post(format!("{base}/auth/login")).json(&body).send().await.unwrap();
         assert_eq!(answer.status(), 200);
         let cookie = answer.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
-        let told: Value = answer.json().await.unwrap();
-        let csrf_token = told["csrfToken"].as_str().unwrap().to_owned();
+        let login: Value = answer.json().await.unwrap();
+        let csrf_token = login["csrfToken"].as_str().unwrap().to_owned();
         Self { http, base, email: email.to_owned(), project: system.project.to_string(), cookie, csrf_token }
     }
 
-    pub async fn call(&self, method: Method, path: &str, body: &Value) -> Answer {
+    pub async fn call(&self, method: Method, path: &str, body: &Value) -> ApiResponse {
         let request = self.http.request(method, format!("{}{path}", self.base)).header("cookie", &self.cookie);
         let mut request = request.header("x-csrf-token", &self.csrf_token).header("x-project-id", &self.project);
         if !body.is_null() {
@@ -65,11 +65,11 @@ impl Session {
         let answer = request.send().await.unwrap();
         let status = answer.status().as_u16();
         let json = serde_json::from_str(&answer.text().await.unwrap()).unwrap_or_default();
-        Answer { status, retry_after: None, json, took: std::time::Duration::ZERO }
+        ApiResponse { status, retry_after: None, json, took: std::time::Duration::ZERO }
     }
 
     /// Sends requests with invalid credentials: a wrong password, a session without its token, an unsigned webhook.
-    pub async fn refused(&self) {
+    pub async fn check_rejected(&self) {
         let login = json!({ "email": self.email, "password": "canary-login-that-is-wrong" });
         assert_eq!(self.call(Method::POST, "/auth/login", &login).await.status, 401);
         let without = Self { csrf_token: "canary-key".to_owned(), ..self.clone() };

@@ -10,7 +10,7 @@ use bus::config::BusConfig;
 use bus::{Bus, Publisher, dead_letter, topology};
 use database::Store;
 use database::config::DatabaseConfig;
-use e2e::{Options, System, drained, mails};
+use e2e::{Options, System, inspect, mails};
 use kernel::clock::{Clock, from_ms};
 use kernel::env::Env;
 use kernel::ids;
@@ -59,15 +59,15 @@ const CANARIES: [&str; 18] = [
 struct Echo;
 
 impl Vendor for Echo {
-    fn answer(&self, request: &Received) -> Reply {
+    fn respond(&self, request: &Received) -> Reply {
         Reply::json(500, &json!({ "refused": String::from_utf8_lossy(&request.body) }))
     }
 }
 
 /// Returns the table or stream and the canary for each match.
-async fn holding(system: &System, bus: &Bus) -> Vec<(String, &'static str)> {
+async fn find_canaries(system: &System, bus: &Bus) -> Vec<(String, &'static str)> {
     let mut texts: Vec<(String, String)> = Vec::new();
-    let rows = scan::rows(&drained::database(system).await).await;
+    let rows = scan::rows(&inspect::database(system).await).await;
     texts.extend(rows.into_iter().map(|row| (row.table, row.text)));
     for name in [bus.names.ingest_stream(), bus.names.send_stream(), bus.names.dead_stream()] {
         let state = bus.jetstream.get_stream(&name).await.unwrap().cached_info().state.clone();
@@ -224,7 +224,7 @@ async fn administer(system: &System, session: &Session) {
 }
 
 /// Sends provider webhooks, and items that cannot be recorded or read.
-async fn tell(system: &System, bus: &Bus, mail: &str) {
+async fn publish_items(system: &System, bus: &Bus, mail: &str) {
     let publisher = Publisher::new(bus.clone());
     let bounce = webhook(
         "message.bounced",
@@ -235,11 +235,11 @@ async fn tell(system: &System, bus: &Bus, mail: &str) {
         publisher.publish(bus.names.ingest(1), batch(&item).into()).await.unwrap();
     }
     let track = |name: &str| Body::Track(Track { name: name.to_owned(), ..Track::default() });
-    let nobodys = webhook("order.paid", &json!({ "customer": "canary-dead-webhook" }));
+    let without_user = webhook("order.paid", &json!({ "customer": "canary-dead-webhook" }));
     let unknown =
         IngestItem { project_id: Vec::new().into(), ..item(system, Some(USER), track("canary-dead-unknown")) };
-    for item in [item(system, Some(USER), track("canary-dead-item")), item(system, None, nobodys), unknown] {
-        dead_letter::bury(bus, "ingest", "item", &format!("refused: {EMAIL}"), batch(&item).into()).await.unwrap();
+    for item in [item(system, Some(USER), track("canary-dead-item")), item(system, None, without_user), unknown] {
+        dead_letter::publish(bus, "ingest", "item", &format!("refused: {EMAIL}"), batch(&item).into()).await.unwrap();
     }
     // Only the second ID belongs to a user.
     let user = |key: ids::UserKey<'_>| id_bytes(key.internal_id(ids::ProjectId(system.project)));
@@ -253,11 +253,11 @@ async fn tell(system: &System, bus: &Bus, mail: &str) {
         ..wire::send::DirectMessage::default()
     };
     let chunk = wire::send::SendChunk { direct: vec![direct], ..wire::send::SendChunk::of(Vec::new()) };
-    dead_letter::bury(bus, "send", "message", "refused", chunk.encode_to_vec().into()).await.unwrap();
+    dead_letter::publish(bus, "send", "message", "refused", chunk.encode_to_vec().into()).await.unwrap();
 }
 
 /// Builds a scheduler in this process whose clock is a day ahead.
-async fn scheduler_of_tomorrow(system: &System, bus: &Bus, env: &Env) -> Arc<App> {
+async fn scheduler_a_day_ahead(system: &System, bus: &Bus, env: &Env) -> Arc<App> {
     let store = Store::new(&DatabaseConfig::from_env(env).unwrap(), "test").unwrap();
     let clock = Clock::manual(from_ms(Clock::system().now_ms() + 86_400_000));
     let ingest_stream = topology::ensure(bus).await.unwrap();
@@ -266,24 +266,24 @@ async fn scheduler_of_tomorrow(system: &System, bus: &Bus, env: &Env) -> Arc<App
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_of_an_erased_user_is_anywhere_a_day_later() {
+async fn erased_user_leaves_nothing_after_a_day() {
     let hook = ProviderServer::start(Echo).await;
     let mut system = System::start_with(Options::default()).await;
     let (database_url, nats_url) = (system.database_url.clone(), system.nats.url());
     let env = Env::from_pairs([("DATABASE_URL", &*database_url), ("NATS_URL", &*nats_url)]);
     let bus = Bus::connect(&BusConfig::from_env(&env).unwrap(), "scheduler").await.unwrap();
-    let session = Session::begin(&system, "colleague@example.com", "a long password").await;
+    let session = Session::start(&system, "colleague@example.com", "a long password").await;
     let endpoint = json!({ "url": hook.url(), "events": ["*"] });
     session.call(Method::POST, "/webhook-endpoints", &endpoint).await.expect(201);
     record(&system, &hook.url()).await;
     let mail = send(&system).await;
     click(&system).await;
     administer(&system, &session).await;
-    tell(&system, &bus, &mail).await;
+    publish_items(&system, &bus, &mail).await;
 
     // Every value is stored, so the search would find it.
     let planted = async || {
-        let found = holding(&system, &bus).await;
+        let found = find_canaries(&system, &bus).await;
         let rows = |table: &str| found.iter().any(|(place, _)| place.starts_with(table));
         let tables = [
             "users",
@@ -313,16 +313,16 @@ async fn nothing_of_an_erased_user_is_anywhere_a_day_later() {
         system.api.call(Method::DELETE, &format!("/users/{USER}"), &system.api.secret_key, None).await.unwrap();
     erased.expect(200);
     system.scheduler.stop().await;
-    let scheduler = scheduler_of_tomorrow(&system, &bus, &env).await;
+    let scheduler = scheduler_a_day_ahead(&system, &bus, &env).await;
     let gone = async || {
         tasks::run_once(&scheduler).await.map_err(|error| format!("{error:?}"))?;
-        let mut left = holding(&system, &bus).await;
+        let mut left = find_canaries(&system, &bus).await;
         // The suppression list keeps the address by design: an unsubscribed user gets no mail after an erasure either.
         left.retain(|(place, canary)| !(place == "suppression" && *canary == EMAIL));
         if left.is_empty() { Ok(()) } else { Err(format!("{left:#?}")) }
     };
     // Event counts are aggregated within half a minute.
     eventually(SOON * 3, gone).await;
-    let kept = holding(&system, &bus).await;
+    let kept = find_canaries(&system, &bus).await;
     assert_eq!(kept, [("suppression".to_owned(), EMAIL)], "only the suppression remains");
 }

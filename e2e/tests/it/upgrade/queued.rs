@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use cli::provision::Provision;
 use database::migrate::{self, MIGRATIONS};
-use e2e::{System, drained, mails};
+use e2e::{System, inspect, mails};
 use kernel::clock::Clock;
 use serde_json::{Value, json};
 use testkit::{eventually, eventually_true};
@@ -77,7 +77,7 @@ const CASES: [Case; 17] = [
 ];
 
 /// Moves the tables to another schema, but leaves the extensions where migrations expect them.
-const SET_ASIDE: &str = "ALTER SCHEMA public RENAME TO kept; CREATE SCHEMA public; \
+const DEAD_LETTERS: &str = "ALTER SCHEMA public RENAME TO kept; CREATE SCHEMA public; \
                          ALTER EXTENSION pg_trgm SET SCHEMA public; ALTER EXTENSION btree_gin SET SCHEMA public;";
 
 /// Copies the rows of each table that both schemas have.
@@ -111,7 +111,7 @@ const INSERT: &str = "INSERT INTO message (project_id, id, user_id, channel, lan
 
 /// Reverts the database to the older version, with all rows except those of the queue.
 async fn downgrade(system: &System, db: &Client) {
-    db.batch_execute(SET_ASIDE).await.expect("renaming the schema");
+    db.batch_execute(DEAD_LETTERS).await.expect("renaming the schema");
     let applied = migrate::apply(&database(system), &Clock::system(), &MIGRATIONS[..BEFORE]).await;
     assert_eq!(applied.unwrap_or_else(|error| panic!("migrating: {error:#}")).len(), BEFORE);
     db.batch_execute(COPY_BACK).await.expect("rows of the older version");
@@ -178,7 +178,7 @@ fn address(user: &str) -> String {
 /// Waits until only messages of these users are queued. Makes retries due, and decides the test.
 async fn until_queued_for(db: &Client, users: &[&str]) {
     let probe = async || {
-        drained::bring_retries_forward(db).await;
+        inspect::make_retries_due(db).await;
         let decide = "UPDATE campaign SET test_sent_at = now() - interval '1 day', look_at = now() WHERE test_sent_at > now() - interval '1 hour'";
         db.batch_execute(decide).await.expect("campaigns");
         let sql = "SELECT u.external_id FROM send_chunk c JOIN users u ON u.project_id = c.project_id AND CASE WHEN c.is_audience \
@@ -195,20 +195,20 @@ async fn messages_queued_by_the_older_schema_are_sent_once_after_the_upgrade() {
     let mut system = System::start().await;
     prepare(&system).await;
     system.stop_programs().await;
-    let db = drained::database(&system).await;
+    let db = inspect::database(&system).await;
     downgrade(&system, &db).await;
     queue(&db).await;
 
     let migrated = Provision::new(&system.database_url).expect("a valid database URL").migrate().await;
     migrated.unwrap_or_else(|error| panic!("migrating: {error:#}"));
-    let contradictions = drained::misqueued(&db).await;
+    let contradictions = inspect::queue_inconsistencies(&db).await;
     assert!(contradictions.values().all(|count| *count == 0), "{contradictions:?}");
     system.start_programs().await;
     until_queued_for(&db, &["held"]).await;
     // Saving the settings retries the held messages.
-    system.point_channel_at_mailbox_of(&system.api).await;
+    system.send_mail_to_mailbox(&system.api).await;
     until_queued_for(&db, &[]).await;
-    drained::until_drained(&system, &db, SOON).await;
+    inspect::until_drained(&system, &db, SOON).await;
 
     let sql = "SELECT u.external_id, m.id, m.status, m.ambiguous FROM message m JOIN users u ON u.id = m.user_id";
     let rows = db.query(sql, &[]).await.expect("the ledger");

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replaced_secret_is_accepted_until_its_overlap_ends() {
+    fn previous_secret_is_accepted_until_its_overlap_ends() {
         let until = Timestamp::UNIX_EPOCH;
         let previous = Some(PreviousSecret { secret: "old".to_owned(), until });
         let secrets = IdentitySecrets { current: "new".to_owned(), previous };

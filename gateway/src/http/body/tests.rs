@@ -18,7 +18,7 @@ fn zipped(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn media_types() {
+async fn unsupported_media_type_is_refused() {
     for (value, json, text) in [
         ("application/json", 200, 200),
         ("Application/JSON; charset=utf-8", 200, 200),
@@ -34,7 +34,7 @@ async fn media_types() {
 }
 
 #[tokio::test]
-async fn sizes_are_bounded_before_and_after_decompression() {
+async fn body_size_is_limited_before_and_after_decompression() {
     let gzip = [("content-encoding", "gzip")];
     assert_eq!(status(&[], Media::Json, &vec![b' '; MAX_BYTES]).await, 200);
     assert_eq!(status(&[], Media::Json, &vec![b' '; MAX_BYTES + 1]).await, 413);
@@ -45,7 +45,7 @@ async fn sizes_are_bounded_before_and_after_decompression() {
 }
 
 #[test]
-fn what_is_not_json_differs_from_what_cannot_be_kept() {
+fn invalid_json_is_400_and_unstorable_json_422() {
     for (text, expected) in [
         (&b"{\"a\":1}"[..], 200),
         (b"", 400),
@@ -65,7 +65,7 @@ fn what_is_not_json_differs_from_what_cannot_be_kept() {
 }
 
 #[test]
-fn a_long_key_above_many_values_is_not_copied_for_each() {
+fn long_key_is_not_copied_for_each_nested_value() {
     // A copy of the key for each value would need a terabyte.
     let body = format!(r#"{{"{}":[{}"\u0000"]}}"#, "k".repeat(1 << 20), "1,".repeat(1 << 20));
     let Err(ApiError::Invalid(errors)) = json_object(body.as_bytes()) else { panic!("it contains U+0000") };

@@ -46,7 +46,7 @@ impl<'a> Element<'a> {
             self.problem("must be a string");
             return None;
         };
-        if let Some(why) = allowed.refuses(text) {
+        if let Some(why) = allowed.find_violation(text) {
             self.problem(why);
             return None;
         }

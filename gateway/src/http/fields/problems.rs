@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::http::error::Problem;
 
 /// Maximum number of reported problems, which keeps a response readable.
-const MOST: usize = 100;
+const MAX_PROBLEMS: usize = 100;
 
 /// Shared by all objects of a body.
 #[derive(Clone, Default)]
@@ -14,7 +14,7 @@ pub(super) struct Problems(Arc<Mutex<Vec<Problem>>>);
 impl Problems {
     pub fn report(&self, field: String, message: String) {
         let mut problems = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if problems.len() < MOST {
+        if problems.len() < MAX_PROBLEMS {
             problems.push(Problem { field, message });
         }
     }

@@ -16,7 +16,7 @@ impl Text {
     }
 
     /// Like [`Text::line`], but also allows the empty text.
-    pub const fn maybe_line(most: usize) -> Self {
+    pub const fn line_or_empty(most: usize) -> Self {
         Self { length: 0..=most, control_characters: false }
     }
 
@@ -31,11 +31,11 @@ impl Text {
     }
 
     pub fn allows(&self, text: &str) -> bool {
-        self.refuses(text).is_none()
+        self.find_violation(text).is_none()
     }
 
     /// Returns why a text is not allowed, or `None` if it is.
-    pub(super) fn refuses(&self, text: &str) -> Option<String> {
+    pub(super) fn find_violation(&self, text: &str) -> Option<String> {
         // There are never more characters than bytes, so short texts need not be counted.
         let (least, most) = (*self.length.start(), *self.length.end());
         let long = text.len() > most && text.chars().count() > most;

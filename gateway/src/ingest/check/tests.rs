@@ -11,13 +11,13 @@ fn check(kind: Kind, item: &str) -> Result<Checked<'_>, Vec<String>> {
     checker.check(&item, kind, None).map_err(|problems| problems.into_iter().map(|p| p.field).collect())
 }
 
-fn of_batch<'a>(item: &'a str, key: Option<&str>, index: usize) -> Result<Checked<'a>, String> {
+fn check_batch_item<'a>(item: &'a str, key: Option<&str>, index: usize) -> Result<Checked<'a>, String> {
     let checker = Checker::of(PROJECT, NOW, key, None).unwrap();
-    checker.check_of_batch(&Item::single(item).unwrap(), index)
+    checker.check_batch_item(&Item::single(item).unwrap(), index)
 }
 
 #[test]
-fn bad_items_name_their_fields() {
+fn invalid_item_names_its_fields() {
     let long = "x".repeat(201);
     for (item, fields) in [
         (r"{}".to_owned(), vec!["event", "user_id"]),
@@ -44,7 +44,7 @@ fn bad_items_name_their_fields() {
 }
 
 #[test]
-fn a_good_item_keeps_what_was_sent() {
+fn valid_item_keeps_its_values() {
     let long = "é".repeat(200);
     let text = format!(
         r#"{{"event":"{long}","user_id":"u","anonymousId":"a","timestamp":"2026-01-31T08:15:30Z","properties":{{"a" : 1e2}}}}"#
@@ -58,24 +58,24 @@ fn a_good_item_keeps_what_was_sent() {
 }
 
 #[test]
-fn kinds_of_a_batch() {
+fn batch_item_type_is_validated() {
     for item in [
         r#"{"type":"track","event":"e","user_id":"u"}"#,
         r#"{"type":"identify","user_id":"u","anonymous_id":"a","properties":{}}"#,
         r#"{"type":"screen","name":"Home","anonymous_id":"a"}"#,
         r#"{"type":"alias","user_id":"u","previous_id":"v"}"#,
     ] {
-        of_batch(item, None, 0).unwrap_or_else(|e| panic!("{item}: {e}"));
+        check_batch_item(item, None, 0).unwrap_or_else(|e| panic!("{item}: {e}"));
     }
     for item in [r#"{"event":"e","user_id":"u"}"#, r#"{"type":"page","user_id":"u"}"#, r#"{"type":7}"#] {
-        assert!(of_batch(item, None, 0).unwrap_err().starts_with("type: "), "{item}");
+        assert!(check_batch_item(item, None, 0).unwrap_err().starts_with("type: "), "{item}");
     }
-    let error = of_batch(r#"{"type":"track","user_id":""}"#, None, 0).unwrap_err();
+    let error = check_batch_item(r#"{"type":"track","user_id":""}"#, None, 0).unwrap_err();
     assert_eq!(error, format!("user_id: {TEXT_ALLOWED}; event: is required"));
 }
 
 #[test]
-fn a_screen_is_an_event_with_its_name() {
+fn screen_becomes_an_event_with_its_name() {
     for (properties, expected) in [
         ("", json!({"name": "A \"b\""})),
         (r#","properties":{ }"#, json!({"name": "A \"b\""})),
@@ -83,7 +83,7 @@ fn a_screen_is_an_event_with_its_name() {
         (r#","properties":{"name":"old"}"#, json!({"name": "A \"b\""})),
     ] {
         let text = format!(r#"{{"type":"screen","name":"A \"b\"","user_id":"u"{properties}}}"#);
-        let checked = of_batch(&text, None, 0).unwrap();
+        let checked = check_batch_item(&text, None, 0).unwrap();
         let Content::Track { name, properties } = &checked.content else { panic!("{text}") };
         let found: serde_json::Value = serde_json::from_str(properties).unwrap();
         assert_eq!((name.as_ref(), found), (SCREEN_EVENT, expected));
@@ -91,19 +91,19 @@ fn a_screen_is_an_event_with_its_name() {
 }
 
 #[test]
-fn an_idempotency_key_stands_in_for_missing_ids() {
+fn idempotency_key_replaces_missing_ids() {
     let item = r#"{"type":"track","event":"e","user_id":"u"}"#;
-    let id = |key, index| of_batch(item, key, index).unwrap().public_id;
+    let id = |key, index| check_batch_item(item, key, index).unwrap().public_id;
     assert_eq!(id(Some("k"), 0), id(Some("k"), 0));
     assert_ne!(id(Some("k"), 0), id(Some("k"), 1));
     assert_ne!(id(None, 0), id(None, 0));
     let own = r#"{"type":"track","event":"e","user_id":"u","messageId":"m"}"#;
-    let (first, other) = (of_batch(own, Some("k"), 0).unwrap(), of_batch(own, Some("l"), 3).unwrap());
+    let (first, other) = (check_batch_item(own, Some("k"), 0).unwrap(), check_batch_item(own, Some("l"), 3).unwrap());
     assert_eq!((first.public_id, first.dedupe), (other.public_id, other.dedupe));
 }
 
 #[test]
-fn a_wrong_sent_at_is_refused() {
+fn invalid_sent_at_is_refused() {
     let raw: &RawValue = serde_json::from_str("7").unwrap();
     assert_eq!(Checker::of(PROJECT, NOW, None, Some(raw)).err().unwrap().status().as_u16(), 422);
 }

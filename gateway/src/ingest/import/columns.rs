@@ -47,7 +47,7 @@ enum Target {
 }
 
 impl Target {
-    fn is_for_the_same(&self, other: &Self) -> bool {
+    fn has_same_name(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Property(one, _), Self::Property(other, _)) => one == other,
             (Self::Field(one), Self::Field(other)) => one == other,
@@ -79,8 +79,10 @@ impl Columns {
                 return refuse(format!("column {} must have a name of 1 to 255 bytes", at + 1));
             }
             let target = target(name);
-            if targets.iter().any(|before: &Target| before.is_for_the_same(&target)) {
-                return refuse(format!("must name every column once; {name:?} names the same field as an earlier column"));
+            if targets.iter().any(|before: &Target| before.has_same_name(&target)) {
+                return refuse(format!(
+                    "must name every column once; {name:?} names the same field as an earlier column"
+                ));
             }
             names.push(name.to_owned());
             targets.push(target);
@@ -99,7 +101,7 @@ impl Columns {
     /// Converts a row to a JSON object. Empty cells are skipped.
     pub fn object(&self, row: Fields<'_>) -> Result<Map<String, Value>, Vec<Problem>> {
         if row.len() != self.targets.len() {
-            let message = format!("must have {} columns as the header does, not {}", self.targets.len(), row.len());
+            let message = format!("must have {} columns like the header, not {}", self.targets.len(), row.len());
             return Err(vec![Problem::new("line", message)]);
         }
         let (mut object, mut properties, mut problems) = (Map::new(), Map::new(), Vec::new());
@@ -174,19 +176,19 @@ mod tests {
     fn read(text: &str) -> Result<Vec<Value>, Vec<String>> {
         let mut rows = Rows::new(b',');
         rows.push(text.as_bytes());
-        let told = |p: &Problem| format!("{}: {}", p.field, p.message);
+        let display = |p: &Problem| format!("{}: {}", p.field, p.message);
         let (_, header) = rows.next(true).unwrap();
-        let columns = Columns::of(header.unwrap()).map_err(|e| e.details().iter().map(told).collect::<Vec<_>>())?;
+        let columns = Columns::of(header.unwrap()).map_err(|e| e.details().iter().map(display).collect::<Vec<_>>())?;
         let mut found = Vec::new();
         while let Some((_, row)) = rows.next(true) {
-            let object = columns.object(row.unwrap()).map_err(|e| e.iter().map(told).collect::<Vec<_>>())?;
+            let object = columns.object(row.unwrap()).map_err(|e| e.iter().map(display).collect::<Vec<_>>())?;
             found.push(Value::Object(object));
         }
         Ok(found)
     }
 
     #[test]
-    fn cells_are_text_unless_the_header_says_otherwise() {
+    fn cells_are_text_unless_the_header_names_a_type() {
         let header = "User_ID,EMAIL, name ,zip,age:number,vip: Boolean,tags:json,utm:source,note:text,createdAt";
         let rows = format!(
             "{header}\nu1, a@b.co ,Ann,00123,42,yes,\"[\"\"a\"\"]\",ad, x ,2026-01-01\n007,,,,-0.5,FALSE,null,,,\n"
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_must_say_what_the_columns_are() {
+    fn invalid_header_is_refused() {
         for (header, part) in [
             ("email,name", "one must be `user_id`"),
             ("user_id;email", "separated by the `delimiter`"),
@@ -216,11 +218,11 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_row_names_its_columns() {
+    fn invalid_row_names_its_columns() {
         let header = "user_id,age:number,vip:boolean,x:json";
         for (row, expected) in [
-            ("u,1,true", "line: must have 4 columns as the header does, not 3"),
-            ("u,1,true,1,2", "line: must have 4 columns as the header does, not 5"),
+            ("u,1,true", "line: must have 4 columns like the header, not 3"),
+            ("u,1,true,1,2", "line: must have 4 columns like the header, not 5"),
             ("u,old,,", "age:number: must be a number such as 12 or -0.5"),
             ("u,1e999,,", "age:number: must be a number such as 12 or -0.5"),
             ("u,,maybe,", "vip:boolean: must be one of `true`, `false`, `yes`, `no`, `1`, `0`"),

@@ -8,9 +8,9 @@ pub const MAX_LINE: usize = 64 * 1024;
 pub struct Lines {
     buffer: Vec<u8>,
     /// Bytes of the buffer that have been returned.
-    taken: usize,
+    consumed: usize,
     /// Where the search for the next line break starts.
-    unseen: usize,
+    search_from: usize,
     /// Line breaks consumed so far.
     breaks: u64,
     /// Whether the beginning of the current line has been dropped.
@@ -26,9 +26,9 @@ pub type Line<'a> = (u64, Result<&'a [u8], TooLong>);
 
 impl Lines {
     pub fn push(&mut self, bytes: &[u8]) {
-        self.buffer.drain(..self.taken);
-        self.unseen -= self.taken;
-        self.taken = 0;
+        self.buffer.drain(..self.consumed);
+        self.search_from -= self.consumed;
+        self.consumed = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
@@ -45,11 +45,12 @@ impl Lines {
     /// Returns the next line, or `None` if more bytes are needed. With `end`, the remaining bytes are the last line.
     pub fn next(&mut self, end: bool) -> Option<Line<'_>> {
         let number = self.number();
-        let found = self.buffer[self.unseen..].iter().position(|b| *b == b'\n').map(|at| self.unseen + at);
-        let Some(stop) = found.or_else(|| (end && self.taken < self.buffer.len()).then_some(self.buffer.len())) else {
-            self.unseen = self.buffer.len();
-            if self.unseen - self.taken > MAX_LINE + 1 {
-                self.taken = self.unseen;
+        let found = self.buffer[self.search_from..].iter().position(|b| *b == b'\n').map(|at| self.search_from + at);
+        let Some(stop) = found.or_else(|| (end && self.consumed < self.buffer.len()).then_some(self.buffer.len()))
+        else {
+            self.search_from = self.buffer.len();
+            if self.search_from - self.consumed > MAX_LINE + 1 {
+                self.consumed = self.search_from;
                 self.too_long = true;
             }
             if end && self.too_long {
@@ -59,10 +60,10 @@ impl Lines {
             }
             return None;
         };
-        let line = &self.buffer[self.taken..stop];
+        let line = &self.buffer[self.consumed..stop];
         let too_long = std::mem::take(&mut self.too_long) || line.len() > MAX_LINE + 1;
-        self.taken = (stop + 1).min(self.buffer.len());
-        self.unseen = self.taken;
+        self.consumed = (stop + 1).min(self.buffer.len());
+        self.search_from = self.consumed;
         self.breaks += 1;
         Some((number, if too_long { Err(TooLong) } else { Ok(line.strip_suffix(b"\r").unwrap_or(line)) }))
     }
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_the_same_in_whatever_pieces_they_come() {
+    fn lines_do_not_depend_on_chunk_sizes() {
         let line = |n, text: &str| (n, Some(text.to_owned()));
         for size in [1, 2, 3, 100] {
             assert_eq!(lines(b"ab\r\n\nc\n", size), [line(1, "ab"), line(2, ""), line(3, "c")], "{size}");
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_costs_no_other_and_no_memory() {
+    fn oversized_line_is_skipped_in_bounded_memory() {
         let text = format!("a\n{}\nb\n{}\n{}", "x".repeat(5 << 20), "y".repeat(MAX_LINE), "z".repeat(MAX_LINE + 5));
         for size in [10, 1_000, 100_000] {
             let found = lines(text.as_bytes(), size);

@@ -6,19 +6,19 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::columns::Columns;
 use super::lines::{Lines, MAX_LINE, TooLong};
-use super::person::{self, Person};
 use super::rows::Rows;
 use super::source::Source;
+use super::user::{self, ImportedUser};
 use crate::http::error::{ApiError, Problem};
 
 /// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum Format {
     Ndjson,
     Csv { delimiter: u8 },
 }
 
-impl Shape {
+impl Format {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ndjson => "ndjson",
@@ -27,7 +27,7 @@ impl Shape {
     }
 }
 
-enum Parts {
+enum Splitter {
     Lines(Lines),
     Rows { rows: Box<Rows>, columns: Option<Columns> },
 }
@@ -40,12 +40,12 @@ pub struct Entry {
     /// The digest of all lines up to this one.
     pub digest: u64,
     /// The user that the line describes; `None` if the line was skipped.
-    pub person: Option<Result<Person, Vec<Problem>>>,
+    pub user: Option<Result<ImportedUser, Vec<Problem>>>,
 }
 
 pub struct Reader<B> {
     source: Source<B>,
-    parts: Parts,
+    splitter: Splitter,
     digest: u64,
     ended: bool,
 }
@@ -55,12 +55,12 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    pub fn new(source: Source<B>, shape: Shape) -> Self {
-        let parts = match shape {
-            Shape::Ndjson => Parts::Lines(Lines::default()),
-            Shape::Csv { delimiter } => Parts::Rows { rows: Box::new(Rows::new(delimiter)), columns: None },
+    pub fn new(source: Source<B>, format: Format) -> Self {
+        let splitter = match format {
+            Format::Ndjson => Splitter::Lines(Lines::default()),
+            Format::Csv { delimiter } => Splitter::Rows { rows: Box::new(Rows::new(delimiter)), columns: None },
         };
-        Self { source, parts, digest: 0, ended: false }
+        Self { source, splitter, digest: 0, ended: false }
     }
 
     /// Reads the header, if the format has one. If `from` is given, the lines after it are numbered from there.
@@ -69,7 +69,7 @@ where
         if self.ended {
             return Err(ApiError::invalid("body", "must not be empty"));
         }
-        while let Parts::Rows { rows, columns: columns @ None } = &mut self.parts {
+        while let Splitter::Rows { rows, columns: columns @ None } = &mut self.splitter {
             match rows.next(self.ended) {
                 Some((_, Ok(header))) => {
                     self.digest = xxh3_64_with_seed(header.joined(), self.digest);
@@ -85,9 +85,9 @@ where
             }
         }
         if let Some(from) = from {
-            match &mut self.parts {
-                Parts::Lines(lines) => lines.set_number(from),
-                Parts::Rows { rows, .. } => rows.set_number(from),
+            match &mut self.splitter {
+                Splitter::Lines(lines) => lines.set_number(from),
+                Splitter::Rows { rows, .. } => rows.set_number(from),
             }
         }
         Ok(())
@@ -110,9 +110,9 @@ where
 
     /// Returns the number of the next line.
     pub fn number(&self) -> u64 {
-        match &self.parts {
-            Parts::Lines(lines) => lines.number(),
-            Parts::Rows { rows, .. } => rows.number(),
+        match &self.splitter {
+            Splitter::Lines(lines) => lines.number(),
+            Splitter::Rows { rows, .. } => rows.number(),
         }
     }
 
@@ -131,35 +131,35 @@ where
     }
 
     fn read(&mut self, from: u64) -> Option<Entry> {
-        let (line, person) = match &mut self.parts {
-            Parts::Lines(lines) => loop {
+        let (line, user) = match &mut self.splitter {
+            Splitter::Lines(lines) => loop {
                 let (line, bytes) = lines.next(self.ended)?;
                 let Ok(bytes) = bytes else { break (line, Some(too_long(""))) };
                 if bytes.trim_ascii().is_empty() {
                     continue;
                 }
                 self.digest = xxh3_64_with_seed(bytes, self.digest);
-                break (line, (line >= from).then(|| person::object(bytes).and_then(Person::of)));
+                break (line, (line >= from).then(|| user::object(bytes).and_then(ImportedUser::of)));
             },
-            Parts::Rows { rows, columns } => {
+            Splitter::Rows { rows, columns } => {
                 let (line, row) = rows.next(self.ended)?;
                 match (row, columns) {
                     (Ok(row), Some(columns)) => {
                         self.digest = xxh3_64_with_seed(row.joined(), self.digest);
-                        (line, (line >= from).then(|| columns.object(row).and_then(Person::of)))
+                        (line, (line >= from).then(|| columns.object(row).and_then(ImportedUser::of)))
                     }
                     _ => (line, Some(too_long(" and 300 columns; perhaps a quotation mark is not closed"))),
                 }
             }
         };
-        Some(Entry { line, digest: self.digest, person })
+        Some(Entry { line, digest: self.digest, user })
     }
 
     async fn fill(&mut self) -> Result<(), ApiError> {
         match self.source.next().await? {
-            Some(piece) => match &mut self.parts {
-                Parts::Lines(lines) => lines.push(&piece),
-                Parts::Rows { rows, .. } => rows.push(&piece),
+            Some(piece) => match &mut self.splitter {
+                Splitter::Lines(lines) => lines.push(&piece),
+                Splitter::Rows { rows, .. } => rows.push(&piece),
             },
             None => self.ended = true,
         }
@@ -167,8 +167,8 @@ where
     }
 }
 
-fn too_long(besides: &str) -> Result<Person, Vec<Problem>> {
-    Err(vec![Problem::new("line", format!("must have at most {MAX_LINE} bytes{besides}"))])
+fn too_long(hint: &str) -> Result<ImportedUser, Vec<Problem>> {
+    Err(vec![Problem::new("line", format!("must have at most {MAX_LINE} bytes{hint}"))])
 }
 
 #[cfg(test)]
@@ -186,25 +186,25 @@ mod tests {
         digest: u64,
     }
 
-    async fn read(text: &[u8], shape: Shape, from: Option<u64>) -> Result<Read, ApiError> {
+    async fn read(text: &[u8], format: Format, from: Option<u64>) -> Result<Read, ApiError> {
         let body = Full::new(Bytes::copy_from_slice(text));
         let Ok(source) = Source::new(body, &HeaderMap::new(), 1 << 20) else { panic!("the body was refused") };
-        let mut reader = Reader::new(source, shape);
+        let mut reader = Reader::new(source, format);
         reader.open(from).await?;
         let mut lines = Vec::new();
         while let Some(entry) = reader.next(0).await? {
-            let problems = entry.person.unwrap().err().into_iter().flatten().map(|p| p.field);
+            let problems = entry.user.unwrap().err().into_iter().flatten().map(|p| p.field);
             lines.push((entry.line, problems.collect()));
         }
         Ok(Read { lines, next: reader.number(), digest: reader.digest() })
     }
 
-    const CSV: Shape = Shape::Csv { delimiter: b',' };
+    const CSV: Format = Format::Csv { delimiter: b',' };
 
     #[tokio::test]
-    async fn a_bad_line_costs_no_other() {
+    async fn invalid_line_does_not_affect_the_others() {
         let text = b"{\"user_id\":\"a\"}\n\n{\"user_id\":\"\xff\"}\r\nno\n {\"user_id\":\"b\"} \n";
-        let Read { lines, next, .. } = read(text, Shape::Ndjson, None).await.unwrap();
+        let Read { lines, next, .. } = read(text, Format::Ndjson, None).await.unwrap();
         let line = |field: &str| vec![field.to_owned()];
         assert_eq!(lines, [(1, vec![]), (3, line("line")), (4, line("line")), (5, vec![])]);
         assert_eq!(next, 6);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_part_counts_on_and_has_the_digest_of_the_whole() {
+    async fn partial_body_continues_line_numbers_and_digest() {
         let whole = read(b"user_id\r\na\r\nb\r\nc\r\n", CSV, None).await.unwrap();
         let part = read(b"user_id\r\nb\r\nc\r\n", CSV, Some(3)).await.unwrap();
         assert_eq!((&whole.lines[1..], whole.next), (&part.lines[..], part.next));
@@ -228,15 +228,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_holds_nothing_is_refused() {
-        for (text, shape, field) in [
-            (&b""[..], Shape::Ndjson, "body"),
+    async fn empty_body_is_refused() {
+        for (text, format, field) in [
+            (&b""[..], Format::Ndjson, "body"),
             (b"", CSV, "body"),
             (b"\xef\xbb\xbf", CSV, "body"),
             (b"\n\n", CSV, "header"),
             (b"\xff\xfeu\0s\0", CSV, "header"),
         ] {
-            let error = read(text, shape, None).await.err().unwrap();
+            let error = read(text, format, None).await.err().unwrap();
             assert_eq!((error.status().as_u16(), error.details()[0].field.as_str()), (422, field), "{text:?}");
         }
     }

@@ -44,7 +44,7 @@ pub struct Rows {
     /// How much of `fields` and `ends` the current row has filled.
     filled: (usize, usize),
     /// The number of the current row's first line.
-    begun: Option<u64>,
+    first_line: Option<u64>,
     too_long: bool,
     line: u64,
     after_cr: bool,
@@ -59,7 +59,7 @@ impl Rows {
             fields: vec![0; MAX_LINE],
             ends: vec![0; MAX_COLUMNS + 1],
             filled: (0, 0),
-            begun: None,
+            first_line: None,
             too_long: false,
             line: 1,
             after_cr: false,
@@ -85,20 +85,20 @@ impl Rows {
     /// Returns the next row, or `None` if more bytes are needed, or at the `end` of the input. Empty lines are skipped.
     pub fn next(&mut self, end: bool) -> Option<Row<'_>> {
         loop {
-            if self.begun.is_none() {
+            if self.first_line.is_none() {
                 let breaks = self.input[self.read..].iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
-                self.pass(breaks);
+                self.consume(breaks);
             }
             let at_end = self.read == self.input.len();
-            if at_end && (!end || self.begun.is_none()) {
+            if at_end && (!end || self.first_line.is_none()) {
                 return None;
             }
-            let first = *self.begun.get_or_insert(self.line);
+            let first = *self.first_line.get_or_insert(self.line);
             let (bytes, ends) = self.filled;
             let (result, read, wrote, ended) =
                 self.parser.read_record(&self.input[self.read..], &mut self.fields[bytes..], &mut self.ends[ends..]);
             self.filled = (bytes + wrote, ends + ended);
-            self.pass(read);
+            self.consume(read);
             match result {
                 ReadRecordResult::InputEmpty => {}
                 // The row is dropped, but the parser continues to its end.
@@ -107,7 +107,7 @@ impl Rows {
                     self.filled = (0, 0);
                 }
                 ReadRecordResult::Record => {
-                    self.begun = None;
+                    self.first_line = None;
                     let (bytes, ends) = std::mem::take(&mut self.filled);
                     if std::mem::take(&mut self.too_long) {
                         return Some((first, Err(TooLong)));
@@ -115,7 +115,7 @@ impl Rows {
                     return Some((first, Ok(Fields { bytes: &self.fields[..bytes], ends: &self.ends[..ends] })));
                 }
                 ReadRecordResult::End => {
-                    self.begun = None;
+                    self.first_line = None;
                     return None;
                 }
             }
@@ -123,7 +123,7 @@ impl Rows {
     }
 
     /// Consumes bytes and counts their line breaks.
-    fn pass(&mut self, bytes: usize) {
+    fn consume(&mut self, bytes: usize) {
         for byte in &self.input[self.read..self.read + bytes] {
             if *byte == b'\r' || (*byte == b'\n' && !self.after_cr) {
                 self.line += 1;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_the_same_in_whatever_pieces_they_come() {
+    fn rows_do_not_depend_on_chunk_sizes() {
         let row = |n, fields: &[&str]| (n, Some(fields.iter().map(|f| (*f).to_owned()).collect::<Vec<_>>()));
         let text = b"a,b\r\n\r\n1,\"x \"\"y\"\"\r\nz, \"\n,\n\"2\",3,4\r5,6";
         let expected = [
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_too_long_costs_no_other_and_no_memory() {
+    fn oversized_row_is_skipped_in_bounded_memory() {
         let columns = ",".repeat(MAX_COLUMNS + 700);
         let text = format!("a,b\n\"{}\",x\n1,2\n{columns}\n3,4", "x\n".repeat(2 << 20));
         for size in [1_000, 100_000] {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn other_delimiters_are_taken() {
+    fn other_delimiters_are_supported() {
         let mut rows = Rows::new(b';');
         rows.push(b"a,b;c\n");
         let (_, row) = rows.next(false).unwrap();

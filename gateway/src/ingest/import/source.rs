@@ -14,7 +14,7 @@ use crate::http::body::{self, READ_TIMEOUT};
 use crate::http::error::ApiError;
 
 /// Bytes that are decompressed at once: they may expand a thousandfold.
-const COMPRESSED: usize = 2 * 1024;
+const MAX_GUNZIP_INPUT: usize = 2 * 1024;
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Reads a body piece by piece.
@@ -24,7 +24,7 @@ pub struct Source<B> {
     /// Received bytes that have not been decompressed yet.
     compressed: Bytes,
     /// Bytes that may still follow, after decompression.
-    left: u64,
+    remaining: u64,
     limit: u64,
     /// The first bytes, while they may be a byte order mark.
     start: Option<Vec<u8>>,
@@ -48,7 +48,7 @@ where
         }
         let gunzip = gzip.then(|| MultiGzDecoder::new(Vec::new()));
         let (compressed, start) = (Bytes::new(), Some(Vec::new()));
-        Ok(Self { body, gunzip, compressed, left: limit, limit, start, ended: false })
+        Ok(Self { body, gunzip, compressed, remaining: limit, limit, start, ended: false })
     }
 
     /// Returns the next bytes, or `None` at the end. Skips a byte order mark at the start.
@@ -60,7 +60,7 @@ where
                 // The whole body is shorter than a byte order mark.
                 return Ok(self.start.take().filter(|start| !start.is_empty()));
             };
-            self.left = self.left.checked_sub(piece.len() as u64).ok_or(ApiError::OverLimit(self.limit))?;
+            self.remaining = self.remaining.checked_sub(piece.len() as u64).ok_or(ApiError::OverLimit(self.limit))?;
             let Some(mut start) = self.start.take() else { return Ok(Some(piece)) };
             start.extend_from_slice(&piece);
             if start.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(&start) {
@@ -80,12 +80,12 @@ where
     async fn piece(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
         loop {
             if let Some(gunzip) = &mut self.gunzip {
-                let fed = self.compressed.len().min(COMPRESSED);
+                let fed = self.compressed.len().min(MAX_GUNZIP_INPUT);
                 if fed > 0 {
-                    gunzip.write_all(&self.compressed[..fed]).map_err(no_gzip)?;
+                    gunzip.write_all(&self.compressed[..fed]).map_err(gzip_error)?;
                     self.compressed.advance(fed);
                 } else if self.ended {
-                    gunzip.try_finish().map_err(no_gzip)?;
+                    gunzip.try_finish().map_err(gzip_error)?;
                 }
                 let piece = std::mem::take(gunzip.get_mut());
                 if !piece.is_empty() {
@@ -119,7 +119,7 @@ where
     }
 }
 
-fn no_gzip(error: io::Error) -> ApiError {
+fn gzip_error(error: io::Error) -> ApiError {
     ApiError::BadRequest(format!("the body is not valid gzip: {error}"))
 }
 
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_is_the_same_in_whatever_pieces_it_comes() {
+    async fn body_does_not_depend_on_chunk_sizes() {
         let text = "\u{feff}a line\nanother, \u{feff}\n".repeat(50);
         let expected = text.as_bytes()[3..].to_vec();
         for size in [1, 2, 3, 7, 64, 10_000] {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_gzip_or_not_all_of_it_is_told() {
+    async fn invalid_or_truncated_gzip_is_refused() {
         let whole = zipped(&b"some text that goes on".repeat(100));
         assert_eq!(read(b"{\"user_id\":\"u\"}", true, 9, 100).await, Err(400));
         assert_eq!(read(&whole[..whole.len() - 9], true, 9, 1 << 20).await, Err(400));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_gzip_bomb_is_cut_off_and_never_in_memory() {
+    async fn gzip_bomb_is_refused_in_bounded_memory() {
         let bomb = zipped(&vec![0; 64 << 20]);
         assert!(bomb.len() < 100_000);
         assert_eq!(read(&bomb, true, 1 << 20, 32 << 20).await, Err(413));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_announces_too_much_is_refused_at_once() {
+    async fn content_length_over_the_limit_is_refused_at_once() {
         let headers = HeaderMap::from_iter([(CONTENT_LENGTH, "5".parse().unwrap())]);
         let body = || Full::new(Bytes::from_static(b"12345"));
         assert!(matches!(Source::new(body(), &headers, 4), Err((ApiError::OverLimit(4), _))));

@@ -5,7 +5,7 @@ use super::*;
 
 fn ok(text: &str) -> bool {
     serde_json::from_str::<&serde_json::value::RawValue>(text).unwrap_or_else(|e| panic!("{text}: {e}"));
-    refuses(text).is_none()
+    find_violation(text).is_none()
 }
 
 fn nested(depth: usize) -> String {
@@ -13,7 +13,7 @@ fn nested(depth: usize) -> String {
 }
 
 #[test]
-fn what_jsonb_would_refuse_is_refused() {
+fn values_that_jsonb_refuses_are_refused() {
     for (text, expected) in [
         (r"{}", true),
         (r#"{"a":"\u0000"}"#, false),
@@ -46,7 +46,7 @@ fn what_jsonb_would_refuse_is_refused() {
 }
 
 #[test]
-fn bounds() {
+fn properties_over_a_limit_are_refused() {
     assert!(ok(&nested(MAX_DEPTH)));
     assert!(!ok(&nested(MAX_DEPTH + 1)));
     assert!(!ok(&format!(r#"{{"a":{}{}}}"#, "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH))));
@@ -102,19 +102,19 @@ fn value() -> impl Strategy<Value = Value> {
 proptest! {
     /// The scan and the parsed tree agree on any JSON text.
     #[test]
-    fn agrees_with_the_tree(value in value(), pretty: bool) {
+    fn scan_agrees_with_the_parsed_tree(value in value(), pretty: bool) {
         let object = json!({ "p": value });
         let text = if pretty { serde_json::to_string_pretty(&object) } else { serde_json::to_string(&object) }.unwrap();
         prop_assume!(text.len() <= MAX_BYTES);
         let expected = depth(&object) <= MAX_DEPTH && !bad_text(&object);
-        prop_assert_eq!(refuses(&text).is_none(), expected, "{}", text);
+        prop_assert_eq!(find_violation(&text).is_none(), expected, "{}", text);
     }
 }
 
 proptest! {
     /// The fast check accepts nothing that the scan refuses, and accepts ordinary properties.
     #[test]
-    fn what_looks_plain_is_good(value in value(), keys in proptest::collection::vec("[a-z\"\\\\ ]{0,300}", 0..4)) {
+    fn plain_properties_pass_the_scan(value in value(), keys in proptest::collection::vec("[a-z\"\\\\ ]{0,300}", 0..4)) {
         let mut object: serde_json::Map<String, Value> = keys.into_iter().map(|k| (k, json!(1))).collect();
         object.insert("p".to_owned(), value);
         let text = Value::from(object).to_string();

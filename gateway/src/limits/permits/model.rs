@@ -12,16 +12,16 @@ use super::*;
 
 #[derive(Clone, Debug)]
 enum Act {
-    Come(u128),
-    GiveUp(Index),
-    End(Index),
+    Arrive(u128),
+    Cancel(Index),
+    Finish(Index),
 }
 
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
-        4 => (0..4_u128).prop_map(Act::Come),
-        1 => any::<Index>().prop_map(Act::GiveUp),
-        3 => any::<Index>().prop_map(Act::End),
+        4 => (0..4_u128).prop_map(Act::Arrive),
+        1 => any::<Index>().prop_map(Act::Cancel),
+        3 => any::<Index>().prop_map(Act::Finish),
     ]
 }
 
@@ -51,7 +51,7 @@ proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
-    fn a_free_permit_goes_to_the_owner_that_holds_the_fewest(
+    fn free_permit_goes_to_the_owner_with_the_fewest(
         capacity in 1..4_usize,
         per_owner in 1..4_usize,
         acts in prop::collection::vec(act(), 1..80),
@@ -64,25 +64,25 @@ proptest! {
         let mut held: Vec<(u128, Permit)> = Vec::new();
         for act in acts {
             match act {
-                Act::Come(owner) => {
+                Act::Arrive(owner) => {
                     let permit = permits.acquire(OwnerId(Uuid::from_u128(owner)), Duration::from_hours(1));
                     waiting.push(Request { owner, permit: Box::pin(permit) });
                 }
-                Act::GiveUp(which) if !waiting.is_empty() => drop(waiting.remove(which.index(waiting.len()))),
-                Act::End(which) if !held.is_empty() => drop(held.swap_remove(which.index(held.len()))),
-                Act::GiveUp(_) | Act::End(_) => {}
+                Act::Cancel(which) if !waiting.is_empty() => drop(waiting.remove(which.index(waiting.len()))),
+                Act::Finish(which) if !held.is_empty() => drop(held.swap_remove(which.index(held.len()))),
+                Act::Cancel(_) | Act::Finish(_) => {}
             }
             let count = |held: &[(u128, Permit)], owner| held.iter().filter(|(of, _)| *of == owner).count();
             let before: Vec<usize> = (0..4).map(|owner| count(&held, owner)).collect();
-            let (came, owners) = (waiting.iter().map(|request| request.owner).collect::<Vec<_>>(), served(&mut waiting, &mut held));
+            let (waiting_owners, owners) = (waiting.iter().map(|request| request.owner).collect::<Vec<_>>(), served(&mut waiting, &mut held));
             // No permit is free while a request may take it.
             let may = |owner: u128| count(&held, owner) < per_owner;
             prop_assert!(held.len() == capacity || !waiting.iter().any(|request| may(request.owner)));
             prop_assert!(held.len() <= capacity && (0..4).all(|owner| count(&held, owner) <= per_owner));
             // A single freed permit goes to one of the owners that hold the fewest.
             if let [owner] = owners[..] {
-                let passed = came.iter().filter(|other| before[**other as usize] < before[owner as usize]);
-                prop_assert_eq!(passed.count(), 0, "{} was served, of {:?} with {:?}", owner, came, before);
+                let passed = waiting_owners.iter().filter(|other| before[**other as usize] < before[owner as usize]);
+                prop_assert_eq!(passed.count(), 0, "{} was served, of {:?} with {:?}", owner, waiting_owners, before);
             }
         }
         drop(waiting);

@@ -82,7 +82,7 @@ impl Allowance {
     }
 
     /// Adds the headers of the limit that the request was counted against.
-    pub fn tell(&self, reply: &mut Reply) {
+    pub fn add_headers(&self, reply: &mut Reply) {
         for (name, value) in
             [(RATELIMIT_LIMIT, self.limit), (RATELIMIT_REMAINING, self.remaining), (RATELIMIT_RESET, self.reset)]
         {

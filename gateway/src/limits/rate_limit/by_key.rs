@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use quick_cache::sync::Cache;
 
-use super::local::Local;
+use super::local::LocalBucket;
 use super::{Allowance, Lane, Scope};
 use crate::http::error::ApiError;
 
@@ -18,7 +18,7 @@ const CAPACITY: usize = 100_000;
 pub struct LimitByKey<K> {
     scope: Scope,
     per_second: u32,
-    buckets: Cache<K, Arc<Local>>,
+    buckets: Cache<K, Arc<LocalBucket>>,
 }
 
 impl<K: Eq + Hash + Clone> LimitByKey<K> {
@@ -38,8 +38,8 @@ impl<K: Eq + Hash + Clone> LimitByKey<K> {
         self.within(bucket.peek(Lane::Public, Instant::now()))
     }
 
-    fn bucket(&self, key: &K) -> Arc<Local> {
-        let new = || Ok::<_, Infallible>(Arc::new(Local::new(self.per_second, 0)));
+    fn bucket(&self, key: &K) -> Arc<LocalBucket> {
+        let new = || Ok::<_, Infallible>(Arc::new(LocalBucket::new(self.per_second, 0)));
         let Ok(bucket) = self.buckets.get_or_insert_with(key, new);
         bucket
     }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_have_buckets_of_their_own() {
+    fn each_key_has_its_own_bucket() {
         let limit = LimitByKey::new(Scope::Account, 2);
         assert_eq!((0..5).filter(|_| limit.take(&1).is_ok()).count(), 4);
         assert_eq!(limit.check(&1).err().map(|e| e.status().as_u16()), Some(429));

@@ -11,7 +11,7 @@ use super::{BURST, Lane, priority_capacity};
 const EPSILON: f64 = 1e-6;
 
 /// A token bucket, initially full, with optional extra tokens for [`Lane::Priority`].
-pub struct Local {
+pub struct LocalBucket {
     /// Tokens per second.
     rate: f64,
     /// Maximum tokens, without those for [`Lane::Priority`].
@@ -27,7 +27,7 @@ struct Level {
     at: Option<Instant>,
 }
 
-impl Local {
+impl LocalBucket {
     /// Returns the share of one of `replicas` gateways in a limit of `limit` requests per second.
     pub fn share(limit: u32, replicas: u32, has_priority: bool) -> Self {
         let share = (limit / replicas.max(1)).max(1);
@@ -61,15 +61,15 @@ impl Local {
 
     /// Takes a token. Returns how many are left, or how long to wait for one.
     pub fn take(&self, lane: Lane, now: Instant) -> Result<u32, Duration> {
-        self.look(lane, now, true)
+        self.take_or_peek(lane, now, true)
     }
 
-    /// Like [`Local::take`], but does not take the token.
+    /// Like [`LocalBucket::take`], but does not take the token.
     pub fn peek(&self, lane: Lane, now: Instant) -> Result<u32, Duration> {
-        self.look(lane, now, false)
+        self.take_or_peek(lane, now, false)
     }
 
-    fn look(&self, lane: Lane, now: Instant, takes: bool) -> Result<u32, Duration> {
+    fn take_or_peek(&self, lane: Lane, now: Instant, takes: bool) -> Result<u32, Duration> {
         let mut level = self.level.lock().unwrap_or_else(PoisonError::into_inner);
         self.fill(&mut level, now);
         let is_privileged = lane == Lane::Priority;
@@ -89,10 +89,10 @@ impl Local {
         let at = level.at.map_or(now, |at| at.max(now));
         let passed = level.at.map_or(Duration::ZERO, |before| now.saturating_duration_since(before));
         level.at = Some(at);
-        let come = passed.as_secs_f64() * self.rate;
-        let to_priority = (self.priority_capacity - level.priority).min(come * PRIORITY_SHARE);
+        let added = passed.as_secs_f64() * self.rate;
+        let to_priority = (self.priority_capacity - level.priority).min(added * PRIORITY_SHARE);
         level.priority += to_priority;
-        level.tokens = (level.tokens + come - to_priority).min(self.capacity);
+        level.tokens = (level.tokens + added - to_priority).min(self.capacity);
     }
 
     /// Returns how long to wait for a token. Until the priority tokens are full, the public ones get only the rest of the refill.
@@ -110,35 +110,35 @@ impl Local {
 mod tests {
     use super::*;
 
-    fn granted(local: &Local, lane: Lane, now: Instant) -> u32 {
+    fn granted(local: &LocalBucket, lane: Lane, now: Instant) -> u32 {
         (0..1_000).take_while(|_| local.take(lane, now).is_ok()).count() as u32
     }
 
     #[test]
-    fn burst_is_twice_the_share_of_one_gateway() {
-        let (local, now) = (Local::share(10, 2, false), Instant::now());
+    fn burst_is_twice_the_gateways_share() {
+        let (local, now) = (LocalBucket::share(10, 2, false), Instant::now());
         assert_eq!(granted(&local, Lane::Public, now), 10);
         assert_eq!(local.take(Lane::Public, now), Err(Duration::from_millis(200)));
-        assert!(Local::share(1, 5, true).take(Lane::Public, now).is_ok());
+        assert!(LocalBucket::share(1, 5, true).take(Lane::Public, now).is_ok());
     }
 
     #[test]
-    fn a_changed_limit_goes_on_with_the_tokens_that_are_left() {
-        let (local, start) = (Local::share(10, 1, true), Instant::now());
+    fn changed_limit_keeps_the_remaining_tokens() {
+        let (local, start) = (LocalBucket::share(10, 1, true), Instant::now());
         assert_eq!(granted(&local, Lane::Public, start), 20);
-        let changed = Local::share(20, 1, true);
+        let changed = LocalBucket::share(20, 1, true);
         changed.carry_over(&local, start);
         assert_eq!(granted(&changed, Lane::Public, start), 0);
         assert_eq!(granted(&changed, Lane::Priority, start), 1);
         assert_eq!(granted(&changed, Lane::Public, start + Duration::from_secs(1)), 18);
-        let lower = Local::share(5, 1, false);
-        lower.carry_over(&Local::share(10, 1, false), start);
+        let lower = LocalBucket::share(5, 1, false);
+        lower.carry_over(&LocalBucket::share(10, 1, false), start);
         assert_eq!(granted(&lower, Lane::Public, start), 10);
     }
 
     #[test]
-    fn a_minutes_tokens_come_one_by_one() {
-        let (local, start) = (Local::per_minute(3), Instant::now());
+    fn per_minute_bucket_refills_gradually() {
+        let (local, start) = (LocalBucket::per_minute(3), Instant::now());
         assert_eq!(granted(&local, Lane::Public, start), 3);
         assert_eq!(local.take(Lane::Public, start + Duration::from_secs(5)), Err(Duration::from_secs(15)));
         assert_eq!(granted(&local, Lane::Public, start + Duration::from_secs(20)), 1);
@@ -146,8 +146,8 @@ mod tests {
     }
 
     #[test]
-    fn public_callers_cannot_take_the_last_tokens() {
-        let (local, start) = (Local::share(100, 1, true), Instant::now());
+    fn public_callers_cannot_take_priority_tokens() {
+        let (local, start) = (LocalBucket::share(100, 1, true), Instant::now());
         assert_eq!(granted(&local, Lane::Public, start), 200);
         assert_eq!(granted(&local, Lane::Priority, start), 10);
         assert!(local.take(Lane::Priority, start).is_err());
@@ -162,8 +162,8 @@ mod tests {
     }
 
     #[test]
-    fn unused_priority_tokens_do_not_slow_public_callers() {
-        let (local, start) = (Local::share(100, 1, true), Instant::now());
+    fn unused_priority_tokens_do_not_delay_public_callers() {
+        let (local, start) = (LocalBucket::share(100, 1, true), Instant::now());
         granted(&local, Lane::Public, start);
         let taken: u32 =
             (1..=1_000).map(|n| granted(&local, Lane::Public, start + Duration::from_millis(10 * n))).sum();
@@ -171,8 +171,8 @@ mod tests {
     }
 
     #[test]
-    fn peek_takes_nothing_and_a_clock_set_back_fills_nothing() {
-        let (local, earlier) = (Local::new(1, 0), Instant::now());
+    fn peek_takes_no_token_and_a_clock_set_back_adds_none() {
+        let (local, earlier) = (LocalBucket::new(1, 0), Instant::now());
         let now = earlier + Duration::from_secs(5);
         assert_eq!((local.peek(Lane::Public, now), local.peek(Lane::Public, now)), (Ok(2), Ok(2)));
         assert_eq!(granted(&local, Lane::Public, now), 2);

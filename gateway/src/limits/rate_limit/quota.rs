@@ -5,27 +5,27 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use rate_limits::{Buckets, Lease, Priority, Terms};
+use rate_limits::{BucketTerms, Buckets, Lease, Priority};
 use tokio::sync::Mutex;
 
-use super::local::Local;
+use super::local::LocalBucket;
 use super::{Allowance, BURST, Lane, Scope, priority_capacity};
 
 /// Minimum time between two leases after Redis had fewer tokens than one lease. Otherwise a project far over its limit would
 /// keep Redis and the gateway busy. Tokens keep accumulating in the bucket.
-const GATHER: Duration = Duration::from_millis(10);
+const MIN_LEASE_INTERVAL: Duration = Duration::from_millis(10);
 
 pub struct Quota {
     /// Name of the bucket in Redis.
     bucket: String,
     scope: Scope,
     pub limit: u32,
-    local: Local,
-    lanes: [Leased; 2],
+    local: LocalBucket,
+    lanes: [LeasedTokens; 2],
 }
 
 /// The leased tokens of one lane. Both lanes lease from the same bucket.
-pub struct Leased {
+pub struct LeasedTokens {
     limit: u32,
     scope: Scope,
     lane: Lane,
@@ -36,14 +36,14 @@ pub struct Leased {
     /// No lease is requested before this time, because the bucket had fewer tokens than a lease.
     empty_until: ArcSwapOption<Instant>,
     /// Held by the request that leases tokens on behalf of all waiters.
-    asking: Mutex<()>,
+    lease_lock: Mutex<()>,
     refilling: AtomicBool,
 }
 
 impl Quota {
     pub fn new(bucket: String, scope: Scope, limit: u32, replicas: u32) -> Self {
-        let lanes = [Lane::Public, Lane::Priority].map(|lane| Leased::new(scope, limit, lane));
-        let local = Local::share(limit, replicas, scope == Scope::Project);
+        let lanes = [Lane::Public, Lane::Priority].map(|lane| LeasedTokens::new(scope, limit, lane));
+        let local = LocalBucket::share(limit, replicas, scope == Scope::Project);
         Self { bucket, scope, limit, local, lanes }
     }
 
@@ -52,15 +52,15 @@ impl Quota {
         self.local.carry_over(&before.local, Instant::now());
     }
 
-    fn leased(&self, lane: Lane) -> &Leased {
+    fn leased(&self, lane: Lane) -> &LeasedTokens {
         &self.lanes[usize::from(lane == Lane::Priority)]
     }
 
-    async fn lease(&self, redis: &Buckets, leased: &Leased) -> Option<Lease> {
+    async fn lease(&self, redis: &Buckets, leased: &LeasedTokens) -> Option<Lease> {
         redis.lease_with_priority(&self.bucket, leased.terms(), leased.priority(), leased.size()).await
     }
 
-    fn by_own_share(&self, lane: Lane) -> Allowance {
+    fn take_own_share(&self, lane: Lane) -> Allowance {
         match self.local.take(lane, Instant::now()) {
             Ok(left) => Allowance::granted(self.scope, self.limit, left),
             Err(wait) => Allowance::denied(self.scope, self.limit, wait),
@@ -68,22 +68,22 @@ impl Quota {
     }
 
     pub async fn take(self: &Arc<Self>, redis: Option<&Arc<Buckets>>, lane: Lane) -> Allowance {
-        let Some(redis) = redis.filter(|r| r.is_up()) else { return self.by_own_share(lane) };
+        let Some(redis) = redis.filter(|r| r.is_up()) else { return self.take_own_share(lane) };
         let leased = self.leased(lane);
         if let Some(allowance) = leased.spend(Instant::now, || self.refill(redis, lane)) {
             return allowance;
         }
         // No tokens left: one request leases more on behalf of all waiters.
-        let _asking = leased.asking.lock().await;
+        let _lock = leased.lease_lock.lock().await;
         if let Some(allowance) = leased.spend(Instant::now, || self.refill(redis, lane)) {
             return allowance;
         }
         if !redis.is_up() {
-            return self.by_own_share(lane);
+            return self.take_own_share(lane);
         }
         match self.lease(redis, leased).await {
-            None => self.by_own_share(lane),
-            Some(lease) => leased.answered(lease, Instant::now),
+            None => self.take_own_share(lane),
+            Some(lease) => leased.decide(lease, Instant::now),
         }
     }
 
@@ -97,7 +97,7 @@ impl Quota {
     }
 }
 
-impl Leased {
+impl LeasedTokens {
     pub fn new(scope: Scope, limit: u32, lane: Lane) -> Self {
         Self {
             limit,
@@ -106,7 +106,7 @@ impl Leased {
             tokens: AtomicI64::new(0),
             left: AtomicU32::new(0),
             empty_until: ArcSwapOption::empty(),
-            asking: Mutex::new(()),
+            lease_lock: Mutex::new(()),
             refilling: AtomicBool::new(false),
         }
     }
@@ -116,8 +116,8 @@ impl Leased {
         (self.limit / 20).max(1)
     }
 
-    fn terms(&self) -> Terms {
-        Terms { rate: self.limit.into(), most: self.limit.saturating_mul(BURST).into(), reserve: 0.0 }
+    fn terms(&self) -> BucketTerms {
+        BucketTerms { rate: self.limit.into(), capacity: self.limit.saturating_mul(BURST).into(), reserve: 0.0 }
     }
 
     fn priority(&self) -> Priority {
@@ -126,9 +126,9 @@ impl Leased {
     }
 
     /// Decides the request for which tokens were leased.
-    fn answered(&self, lease: Lease, now: impl FnOnce() -> Instant) -> Allowance {
+    fn decide(&self, lease: Lease, now: impl FnOnce() -> Instant) -> Allowance {
         if lease.taken < self.size() {
-            self.empty_until.store(Some(Arc::new(now() + lease.wait.max(GATHER))));
+            self.empty_until.store(Some(Arc::new(now() + lease.wait.max(MIN_LEASE_INTERVAL))));
         }
         if lease.taken == 0 {
             return Allowance::denied(self.scope, self.limit, lease.wait);

@@ -10,11 +10,11 @@ use super::*;
 #[derive(Clone, Debug)]
 enum Act {
     Take(u128),
-    Leave(Index),
+    Release(Index),
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    prop_oneof![3 => (0..4_u128).prop_map(Act::Take), 2 => any::<Index>().prop_map(Act::Leave)]
+    prop_oneof![3 => (0..4_u128).prop_map(Act::Take), 2 => any::<Index>().prop_map(Act::Release)]
 }
 
 fn owner(n: u128) -> OwnerId {
@@ -25,7 +25,7 @@ proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
-    fn an_owner_gets_a_slot_just_when_it_holds_fewer_than_its_share_and_than_are_free(
+    fn owner_gets_a_slot_while_below_its_limit_and_the_free_slots(
         capacity in 1..12_usize,
         per_owner in 1..6_usize,
         acts in prop::collection::vec(act(), 1..80),
@@ -42,12 +42,12 @@ proptest! {
                             prop_assert!(own < per_owner && own < free);
                             held.push((owner(n), slot));
                         }
-                        Err(Full::Owner) => prop_assert!(own >= per_owner || (free > 0 && own >= free), "{} of {}", own, free),
-                        Err(Full::Gateway) => prop_assert!(own < per_owner && free == 0),
+                        Err(NoSlot::Owner) => prop_assert!(own >= per_owner || (free > 0 && own >= free), "{} of {}", own, free),
+                        Err(NoSlot::Gateway) => prop_assert!(own < per_owner && free == 0),
                     }
                 }
-                Act::Leave(which) if !held.is_empty() => drop(held.swap_remove(which.index(held.len()))),
-                Act::Leave(_) => {}
+                Act::Release(which) if !held.is_empty() => drop(held.swap_remove(which.index(held.len()))),
+                Act::Release(_) => {}
             }
             prop_assert_eq!(slots.taken(), held.len());
         }
@@ -57,7 +57,7 @@ proptest! {
 
     /// An owner without a slot is served while at most `busy` other owners hold slots: each takes at most half of the free slots.
     #[test]
-    fn a_new_owner_is_served_beside_some_that_take_all_they_can(
+    fn new_owner_is_served_while_others_take_all_they_can(
         capacity in 2..3_000_usize,
         per_owner in 1..3_000_usize,
     ) {

@@ -15,8 +15,8 @@ function resolved(value) {
   const path = value && value.$ref;
   if (!path) return value || {};
   const target = path.slice(2).split("/").reduce((at, part) => (at || {})[part.replace(/~1/g, "/").replace(/~0/g, "~")], whole);
-  const { $ref, ...beside } = value;
-  return { ...resolved(target), ...beside, name$: path.split("/").pop() };
+  const { $ref, ...siblings } = value;
+  return { ...resolved(target), ...siblings, name$: path.split("/").pop() };
 }
 
 /* The little of Markdown that the document uses: bold, code, tables, paragraphs. */

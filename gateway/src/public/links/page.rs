@@ -55,17 +55,21 @@ pub fn page(status: StatusCode, title: &str, content: &str) -> Reply {
     Reply { status, headers, body: html.into(), ..Reply::empty(status) }
 }
 
-pub fn no_link() -> Reply {
-    page(StatusCode::NOT_FOUND, "This link does not work", "<p>It is incomplete, or it was not created by this site.</p>")
+pub fn invalid_link_page() -> Reply {
+    page(
+        StatusCode::NOT_FOUND,
+        "This link does not work",
+        "<p>It is incomplete, or it was not created by this site.</p>",
+    )
 }
 
 /// Returns the page for a request that could not be accepted now.
-pub fn not_yet() -> Reply {
+pub fn try_again_page() -> Reply {
     let later = "<p>Your request could not be processed right now. Please try again in a moment.</p>";
     page(StatusCode::SERVICE_UNAVAILABLE, "Please try again", later).with("retry-after", "5")
 }
 
-pub fn too_many() -> Reply {
+pub fn too_many_requests_page() -> Reply {
     let later = "<p>This link was opened many times within a short time. Please try again in a minute.</p>";
     page(StatusCode::TOO_MANY_REQUESTS, "Too many requests", later).with("retry-after", "60")
 }
@@ -75,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_cannot_leave_their_place() {
+    fn page_texts_are_escaped() {
         let text = Escaped("<b a='1' c=\"2\">&amp;").to_string();
         assert_eq!(text, "&lt;b a=&#39;1&#39; c=&quot;2&quot;&gt;&amp;amp;");
         let shown = page(StatusCode::OK, "</title><script>", "<p>x</p>");
@@ -84,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_allows_the_pages_own_style_alone() {
+    fn policy_allows_only_the_style_of_the_page() {
         let shown = page(StatusCode::OK, "x", "");
         let policy = shown.headers[CONTENT_SECURITY_POLICY].to_str().unwrap();
         assert!(policy.starts_with("default-src 'none'; style-src 'sha256-") && !policy.contains("unsafe"), "{policy}");

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use database::StoreError;
-use domain::link::{self, About};
+use domain::link::{self, LinkClaims};
 use domain::subscription::{GROUPS_MAX, Source};
-use domain::suppression::{Address, Reason, WITH_ADDRESSES};
+use domain::suppression::{ADDRESS_CHANNELS, Address, Reason};
 use http::StatusCode;
 use store_profiles::subscriptions::{self, Subscription};
 use store_profiles::users::recipient;
@@ -15,21 +15,21 @@ use store_projects::projects;
 use store_sending::suppressions;
 use uuid::Uuid;
 
-use super::choose::{self, Chosen, Refused};
-use super::page::{Escaped, no_link, not_yet, page, too_many};
+use super::page::{Escaped, invalid_link_page, page, too_many_requests_page, try_again_page};
+use super::subscription_change::{self, ChangeError, SubscriptionChange};
 use super::{read_permit, unsubscribe};
 use crate::app::App;
 use crate::http::query::Query;
 use crate::http::respond::Reply;
 
 /// Timeout of the page's database reads.
-const LOOK: Duration = Duration::from_secs(5);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum groups that are read from a form.
-const READ: usize = 2 * GROUPS_MAX;
+const MAX_FORM_GROUPS: usize = 2 * GROUPS_MAX;
 
 /// The data of the page.
 #[derive(Debug)]
-struct Seen {
+struct PageData {
     project: String,
     /// Public groups only.
     groups: Vec<Subscription>,
@@ -39,104 +39,107 @@ struct Seen {
 
 /// The request of a form.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+enum FormAction {
     /// Unsubscribe from everything.
-    Nothing,
-    /// The displayed groups and whether each was ticked; `again` revokes an unsubscription from everything.
-    Groups { choices: Vec<(Uuid, bool)>, again: bool },
+    UnsubscribeAll,
+    /// The displayed groups and whether each was ticked; `resubscribe` revokes an unsubscription from everything.
+    Groups { choices: Vec<(Uuid, bool)>, resubscribe: bool },
 }
 
 /// Shows the page or, with a form, applies the request first.
-pub async fn answer(app: &App, form: Option<&Query>, token: &str) -> Reply {
-    let Some(about) = link::read_preferences(&app.master_keys, token) else { return no_link() };
+pub async fn handle(app: &App, form: Option<&Query>, token: &str) -> Reply {
+    let Some(about) = link::read_preferences(&app.master_keys, token) else { return invalid_link_page() };
     if form.is_none() && app.links.limit.take(&about.message).is_err() {
-        return too_many();
+        return too_many_requests_page();
     }
-    let asked = form.map(asked);
-    if let Some(asked) = &asked
-        && let Err(refused) = tell(app, about, asked).await
+    let action = form.map(parse_form);
+    if let Some(action) = &action
+        && let Err(refused) = apply(app, about, action).await
     {
-        return unsubscribe::refuses(about, &refused);
+        return unsubscribe::error_page(about, &refused);
     }
-    let seen = async {
+    let data = async {
         let Some(_permit) = read_permit(app, about).await else {
             return Err(StoreError::Unavailable("too many pages are being loaded".to_owned()));
         };
-        tokio::time::timeout(LOOK, look(app, about))
+        tokio::time::timeout(LOOKUP_TIMEOUT, load(app, about))
             .await
             .unwrap_or_else(|_| Err(StoreError::Unavailable("the query timed out".to_owned())))
     };
-    match (seen.await, asked) {
-        (Ok(Some(mut seen)), Some(asked)) => {
-            seen.reflect(&asked);
-            page(StatusCode::OK, "Your messages", &shown(&seen, true))
+    match (data.await, action) {
+        (Ok(Some(mut data)), Some(action)) => {
+            data.reflect(&action);
+            page(StatusCode::OK, "Your messages", &render(&data, true))
         }
-        (Ok(Some(seen)), None) => page(StatusCode::OK, "Your messages", &shown(&seen, false)),
+        (Ok(Some(data)), None) => page(StatusCode::OK, "Your messages", &render(&data, false)),
         // The choice was accepted, even if the page cannot be rendered.
-        (_, Some(_)) => page(StatusCode::OK, "Your messages", DONE),
-        (Ok(None), None) => no_link(),
+        (_, Some(_)) => page(StatusCode::OK, "Your messages", SAVED_NOTICE),
+        (Ok(None), None) => invalid_link_page(),
         (Err(error), None) => {
             tracing::warn!(project = %about.project, %error, "cannot load the data of a preference page");
-            not_yet()
+            try_again_page()
         }
     }
 }
 
-const DONE: &str = "<p class=\"done\" role=\"status\">Your choice is saved.</p>";
+const SAVED_NOTICE: &str = "<p class=\"done\" role=\"status\">Your choice is saved.</p>";
 
-fn asked(form: &Query) -> Asked {
+fn parse_form(form: &Query) -> FormAction {
     if form.get("do") == Some("nothing") {
-        return Asked::Nothing;
+        return FormAction::UnsubscribeAll;
     }
-    let ids = |name| form.all(name).filter_map(|id| Uuid::try_parse(id).ok()).take(READ).collect::<BTreeSet<Uuid>>();
+    let ids = |name| {
+        form.all(name).filter_map(|id| Uuid::try_parse(id).ok()).take(MAX_FORM_GROUPS).collect::<BTreeSet<Uuid>>()
+    };
     let (shown, ticked) = (ids("shown"), ids("group"));
     let choices = shown.into_iter().map(|id| (id, ticked.contains(&id))).collect();
-    Asked::Groups { choices, again: form.get("again") == Some("yes") }
+    FormAction::Groups { choices, resubscribe: form.get("again") == Some("yes") }
 }
 
-async fn tell(app: &App, about: About, asked: &Asked) -> Result<(), Refused> {
-    match asked {
-        Asked::Nothing => unsubscribe::tell(app, about).await,
-        Asked::Groups { choices, again: false } if choices.is_empty() => Ok(()),
-        Asked::Groups { choices, again } => {
-            let chosen = Chosen { choices: choices.clone(), source: Source::Page, resubscribe: *again };
-            choose::tell(app, about, chosen).await
+async fn apply(app: &App, about: LinkClaims, action: &FormAction) -> Result<(), ChangeError> {
+    match action {
+        FormAction::UnsubscribeAll => unsubscribe::from_everything(app, about).await,
+        FormAction::Groups { choices, resubscribe: false } if choices.is_empty() => Ok(()),
+        FormAction::Groups { choices, resubscribe } => {
+            let change =
+                SubscriptionChange { choices: choices.clone(), source: Source::Page, resubscribe: *resubscribe };
+            subscription_change::publish(app, about, change).await
         }
     }
 }
 
 /// Loads the page's data. Returns `None` if the user or project no longer exists.
-async fn look(app: &App, about: About) -> Result<Option<Seen>, StoreError> {
+async fn load(app: &App, about: LinkClaims) -> Result<Option<PageData>, StoreError> {
     let db = app.store.connection().await?;
     let Some(project) = projects::get(&db, about.project).await? else { return Ok(None) };
-    let people = recipient::load(&db, about.project, &[about.user]).await?;
-    let Some(person) = people.get(&about.user) else { return Ok(None) };
-    let mut groups = subscriptions::of_person(&db, about.project, person.id).await?;
+    let users = recipient::load(&db, about.project, &[about.user]).await?;
+    let Some(user) = users.get(&about.user) else { return Ok(None) };
+    let mut groups = subscriptions::of_user(&db, about.project, user.id).await?;
     groups.retain(|subscription| subscription.group.public);
-    let went_to = suppressions::recipients(&db, about.project, &[about.message]).await?.remove(&about.message);
-    let channel = went_to.as_ref().map(|went_to| went_to.channel).or(about.channel);
-    let channels = channel.map_or(WITH_ADDRESSES.to_vec(), |channel| vec![channel]);
-    let mut addresses: Vec<Address> = channels.into_iter().map(|channel| Address::person(channel, person.id)).collect();
+    let sent_to = suppressions::recipients(&db, about.project, &[about.message]).await?.remove(&about.message);
+    let channel = sent_to.as_ref().map(|sent_to| sent_to.channel).or(about.channel);
+    let channels = channel.map_or(ADDRESS_CHANNELS.to_vec(), |channel| vec![channel]);
+    let mut addresses: Vec<Address> = channels.into_iter().map(|channel| Address::for_user(channel, user.id)).collect();
     // Other addresses in the profile are not known to belong to the user.
-    match went_to {
+    match sent_to {
         Some(to) => addresses.extend(to.address.map(|text| Address { channel: to.channel, text })),
-        None => addresses.extend(suppressions::unsubscribed_by(&db, about.project, about.message, person).await?),
+        None => addresses.extend(suppressions::unsubscribed_by(&db, about.project, about.message, user).await?),
     }
     let listed = suppressions::reasons(&db, about.project, &addresses).await?;
     let from_everything = listed.values().flatten().any(|reason| *reason == Reason::Unsubscribed);
-    Ok(Some(Seen { project: project.name, groups, from_everything }))
+    Ok(Some(PageData { project: project.name, groups, from_everything }))
 }
 
-impl Seen {
+impl PageData {
     /// Applies the request to the displayed data, because the worker may not have applied it yet.
-    fn reflect(&mut self, asked: &Asked) {
-        match asked {
-            Asked::Nothing => self.from_everything = true,
-            Asked::Groups { choices, again } => {
-                self.from_everything &= !again;
+    fn reflect(&mut self, action: &FormAction) {
+        match action {
+            FormAction::UnsubscribeAll => self.from_everything = true,
+            FormAction::Groups { choices, resubscribe } => {
+                self.from_everything &= !resubscribe;
                 for subscription in &mut self.groups {
-                    let asked = choices.iter().find(|(id, _)| *id == subscription.group.id);
-                    if let Some((_, subscribed)) = asked {
+                    let action = choices.iter().find(|(id, _)| *id == subscription.group.id);
+                    if let Some((_, subscribed)) = action {
                         subscription.chosen = Some((*subscribed, Source::Page, subscription.group.created_at));
                     }
                 }
@@ -145,17 +148,17 @@ impl Seen {
     }
 }
 
-fn shown(seen: &Seen, done: bool) -> String {
-    let mut html = format!("<p class=\"quiet\">From {}</p>", Escaped(&seen.project));
+fn render(data: &PageData, done: bool) -> String {
+    let mut html = format!("<p class=\"quiet\">From {}</p>", Escaped(&data.project));
     if done {
-        html.push_str(DONE);
+        html.push_str(SAVED_NOTICE);
     }
-    if seen.from_everything {
+    if data.from_everything {
         html.push_str("<p><strong>You have unsubscribed from everything</strong> and no longer receive any of these messages.</p>");
     }
-    if !seen.groups.is_empty() || seen.from_everything {
+    if !data.groups.is_empty() || data.from_everything {
         html.push_str("<form method=\"post\"><fieldset><legend>What would you like to receive?</legend>");
-        if seen.from_everything {
+        if data.from_everything {
             html.push_str(
                 &Choice {
                     id: "again",
@@ -168,7 +171,7 @@ fn shown(seen: &Seen, done: bool) -> String {
                 .html(),
             );
         }
-        for (n, subscription) in seen.groups.iter().enumerate() {
+        for (n, subscription) in data.groups.iter().enumerate() {
             let (group, id) = (&subscription.group, subscription.group.id.to_string());
             let _ = write!(html, "<input type=\"hidden\" name=\"shown\" value=\"{id}\">");
             let choice = Choice {
@@ -183,7 +186,7 @@ fn shown(seen: &Seen, done: bool) -> String {
         }
         html.push_str("</fieldset><button name=\"do\" value=\"save\">Save</button></form>");
     }
-    if !seen.from_everything {
+    if !data.from_everything {
         html.push_str(
             "<form method=\"post\"><button class=\"other\" name=\"do\" value=\"nothing\">Unsubscribe from everything</button></form>",
         );
@@ -225,17 +228,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_form_says_what_was_shown_and_what_was_ticked() {
-        let read = |form: &str| asked(&Query::parse(form).unwrap());
+    fn form_is_parsed_into_displayed_and_ticked_groups() {
+        let read = |form: &str| parse_form(&Query::parse(form).unwrap());
         let [a, b] = [1, 2].map(Uuid::from_u128);
         let form = format!("shown={a}&group={a}&shown={b}&do=save");
-        assert_eq!(read(&form), Asked::Groups { choices: vec![(a, true), (b, false)], again: false });
+        assert_eq!(read(&form), FormAction::Groups { choices: vec![(a, true), (b, false)], resubscribe: false });
         // A group that was not shown is ignored, and so is an invalid ID.
         let form = format!("group={a}&shown=x&again=yes");
-        assert_eq!(read(&form), Asked::Groups { choices: vec![], again: true });
-        assert_eq!(read(&format!("shown={a}&do=nothing")), Asked::Nothing);
+        assert_eq!(read(&form), FormAction::Groups { choices: vec![], resubscribe: true });
+        assert_eq!(read(&format!("shown={a}&do=nothing")), FormAction::UnsubscribeAll);
         let many = (0..1_000).map(|n| format!("shown={}&", Uuid::from_u128(n))).collect::<Vec<_>>().concat();
-        let Asked::Groups { choices, .. } = read(&many) else { panic!("{many}") };
-        assert_eq!(choices.len(), READ);
+        let FormAction::Groups { choices, .. } = read(&many) else { panic!("{many}") };
+        assert_eq!(choices.len(), MAX_FORM_GROUPS);
     }
 }

@@ -2,20 +2,20 @@
 
 use uuid::Uuid;
 
-use super::lately::Lately;
+use super::event_dedup::EventDedup;
 use crate::limits::permits::Permits;
 use crate::limits::rate_limit::{LimitByKey, Scope};
 
 /// Maximum concurrent reads for the pages behind links in one gateway.
-const AT_ONCE: usize = 4;
+const MAX_CONCURRENT: usize = 4;
 /// Maximum concurrent reads for the links of one project.
-const AT_ONCE_PER_OWNER: usize = 2;
+const MAX_CONCURRENT_PER_OWNER: usize = 2;
 /// Page views per second through the links of one message, per gateway.
-const PER_LINK: u32 = 10;
+const LINK_RATE_LIMIT: u32 = 10;
 
 pub struct Links {
     /// Deduplicates the events that links report.
-    pub told: Lately,
+    pub event_dedup: EventDedup,
     /// Permits for the pages' database reads.
     pub permits: Permits,
     /// Limits page views through the links of one message.
@@ -25,9 +25,9 @@ pub struct Links {
 impl Default for Links {
     fn default() -> Self {
         Self {
-            told: Lately::default(),
-            permits: Permits::new(AT_ONCE, AT_ONCE_PER_OWNER),
-            limit: LimitByKey::new(Scope::Link, PER_LINK),
+            event_dedup: EventDedup::default(),
+            permits: Permits::new(MAX_CONCURRENT, MAX_CONCURRENT_PER_OWNER),
+            limit: LimitByKey::new(Scope::Link, LINK_RATE_LIMIT),
         }
     }
 }

@@ -13,10 +13,10 @@ use reqwest::redirect::Policy;
 use crate::http::error::ApiError;
 use config::AiConfig;
 use limit::Limits;
-use wire::{Completion, Failure, Request};
+use wire::{Completion, ProviderError, Request};
 
 /// Maximum size of a response in bytes.
-const ANSWER_MAX: usize = 1024 * 1024;
+const RESPONSE_MAX: usize = 1024 * 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reason why no text was generated.
@@ -31,7 +31,7 @@ pub enum AiError {
     #[error(
         "the limit of {per_minute} generated texts per minute for all projects of this owner is exceeded; retry in {retry_after} s"
     )]
-    TooMany { per_minute: u32, retry_after: u32 },
+    RateLimited { per_minute: u32, retry_after: u32 },
 }
 
 impl From<AiError> for ApiError {
@@ -40,7 +40,7 @@ impl From<AiError> for ApiError {
         match error {
             AiError::Failed(_) => Self::BadGateway(message),
             AiError::Timeout(_) => Self::GatewayTimeout(message),
-            AiError::TooMany { retry_after, .. } => Self::TooManyCalls { message, retry_after },
+            AiError::RateLimited { retry_after, .. } => Self::TooManyCalls { message, retry_after },
         }
     }
 }
@@ -69,32 +69,32 @@ impl Ai {
     /// Returns the model's response to a system prompt and a user prompt. Fails if the owner's rate limit is exceeded.
     pub async fn complete(&self, owner: OwnerId, system: &str, user: &str) -> Result<String, AiError> {
         self.limits.take(owner)?;
-        self.ask(&Request::new(&self.config.model, system, user)).await
+        self.request(&Request::new(&self.config.model, system, user)).await
     }
 
-    async fn ask(&self, request: &Request<'_>) -> Result<String, AiError> {
+    async fn request(&self, request: &Request<'_>) -> Result<String, AiError> {
         let mut call = self.client.post(format!("{}/chat/completions", self.config.base_url)).json(request);
         if let Some(key) = &self.config.api_key {
             call = call.bearer_auth(key);
         }
-        let mut response = call.send().await.map_err(|e| self.broken(&e))?;
+        let mut response = call.send().await.map_err(|e| self.transport_error(&e))?;
         let status = response.status();
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|e| self.broken(&e))? {
+        while let Some(chunk) = response.chunk().await.map_err(|e| self.transport_error(&e))? {
             body.extend_from_slice(&chunk);
-            if body.len() > ANSWER_MAX {
-                return Err(AiError::Failed(format!("the AI provider's response is larger than {ANSWER_MAX} bytes")));
+            if body.len() > RESPONSE_MAX {
+                return Err(AiError::Failed(format!("the AI provider's response is larger than {RESPONSE_MAX} bytes")));
             }
         }
         if !status.is_success() {
-            let words = self.without_key(&Failure::words(&body));
-            return Err(AiError::Failed(format!("the AI provider returned {}: {words}", status.as_u16())));
+            let message = self.without_key(&ProviderError::message(&body));
+            return Err(AiError::Failed(format!("the AI provider returned {}: {message}", status.as_u16())));
         }
         Completion::text(&body)
             .ok_or_else(|| AiError::Failed("the AI provider's response is not a chat completion with text".to_owned()))
     }
 
-    fn broken(&self, error: &reqwest::Error) -> AiError {
+    fn transport_error(&self, error: &reqwest::Error) -> AiError {
         if error.is_timeout() {
             return AiError::Timeout(self.config.timeout.as_secs());
         }
@@ -106,10 +106,10 @@ impl Ai {
     }
 
     /// Redacts the API key: some providers repeat a rejected key in their error message.
-    fn without_key(&self, words: &str) -> String {
+    fn without_key(&self, message: &str) -> String {
         match &self.config.api_key {
-            Some(key) => words.replace(key.as_str(), "…"),
-            None => words.to_owned(),
+            Some(key) => message.replace(key.as_str(), "…"),
+            None => message.to_owned(),
         }
     }
 }

@@ -11,12 +11,12 @@ use uuid::Uuid;
 
 use crate::http::error::ApiError;
 use crate::http::fields::{Fields, Text};
-use parts::{date, event_rules, goal, person_rules, segment_id};
+use parts::{date, event_rules, goal, segment_id, user_rules};
 
 const NAME: Text = Text::line(200);
 const EVENT_NAME: Text = Text::line(200);
 /// A step type or an ID.
-const WORD: Text = Text::within(1, 100);
+const IDENTIFIER: Text = Text::within(1, 100);
 const READ_ONLY: &[&str] = &["id", "version", "createdAt", "updatedAt"];
 
 const REENTRY: &[(&str, Reentry)] =
@@ -82,8 +82,8 @@ fn change(fields: &mut Fields<'_>, definition: &mut Definition) {
     replace(fields, "triggerSegmentId", &mut definition.trigger_segment_id, |element| segment_id(&element));
     replace(fields, "triggerFilter", &mut definition.trigger_filter, event_rules);
     replace(fields, "triggerDate", &mut definition.trigger_date, |element| date(&element));
-    replace(fields, "entryRules", &mut definition.entry_rules, person_rules);
-    replace(fields, "exitRules", &mut definition.exit_rules, person_rules);
+    replace(fields, "entryRules", &mut definition.entry_rules, user_rules);
+    replace(fields, "exitRules", &mut definition.exit_rules, user_rules);
     replace(fields, "goal", &mut definition.goal, |element| goal(&element));
     if let Some(reentry) = fields.choice("reentry", REENTRY) {
         definition.reentry = reentry;
@@ -103,7 +103,7 @@ fn change(fields: &mut Fields<'_>, definition: &mut Definition) {
             &["triggerEvent", "triggerFilter"],
             "is not allowed with the trigger `DATE_PROPERTY`; use `triggerDate`",
         );
-        if definition.trigger_date.is_none() && !is_there(fields, "triggerDate") {
+        if definition.trigger_date.is_none() && !is_present(fields, "triggerDate") {
             fields.problem("triggerDate", "is required");
         }
         return;
@@ -117,12 +117,12 @@ fn change(fields: &mut Fields<'_>, definition: &mut Definition) {
             &["triggerEvent", "triggerFilter"],
             "is not allowed with a segment trigger; use `triggerSegmentId`",
         );
-        if definition.trigger_segment_id.is_none() && !is_there(fields, "triggerSegmentId") {
+        if definition.trigger_segment_id.is_none() && !is_present(fields, "triggerSegmentId") {
             fields.problem("triggerSegmentId", "is required");
         }
         return;
     }
-    if definition.trigger_event.is_none() && !is_there(fields, "triggerEvent") {
+    if definition.trigger_event.is_none() && !is_present(fields, "triggerEvent") {
         fields.problem("triggerEvent", "is required");
     } else {
         // Automations with a date or segment trigger return null here, and a client may send that back unchanged.
@@ -133,14 +133,14 @@ fn change(fields: &mut Fields<'_>, definition: &mut Definition) {
 /// Reports a problem for each of these fields that is present and not null.
 fn refuse(fields: &mut Fields<'_>, names: &[&'static str], why: &str) {
     for name in names {
-        if is_there(fields, name) {
+        if is_present(fields, name) {
             fields.problem(name, why);
         }
     }
 }
 
 /// Whether a field is present and not null.
-fn is_there(fields: &mut Fields<'_>, name: &'static str) -> bool {
+fn is_present(fields: &mut Fields<'_>, name: &'static str) -> bool {
     fields.has(name) && !fields.is_null(name)
 }
 

@@ -45,29 +45,29 @@ struct StepView {
 /// `GET /automations/:id/report`
 pub async fn report(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path_params::id(segment, "automation")?;
-    let asked = cx.query()?.integer("version", 1..=i64::from(i32::MAX))?;
+    let requested_version = cx.query()?.integer("version", 1..=i64::from(i32::MAX))?;
     let db = cx.database().await?;
     let automation = automations::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("automation"))?;
-    let version = asked.map_or(automation.version, |version| i32::try_from(version).unwrap_or(i32::MAX));
+    let version = requested_version.map_or(automation.version, |version| i32::try_from(version).unwrap_or(i32::MAX));
     let definition = if version == automation.version {
         automation.definition
     } else {
         let found = automations::get_version(&db, cx.project, id, version).await?;
         found.ok_or_else(|| ApiError::no_such("version of this automation"))?
     };
-    let counts = counts::of(&db, cx.project, id).await?;
-    let counts::UnderWay { runs: under_way, frozen } = counts::under_way(&db, cx.project, id).await?;
-    let of_runs = |did: &str| counts.iter().filter(|c| c.step.is_empty() && c.did == did).map(|c| c.count).sum();
+    let counts = counts::all(&db, cx.project, id).await?;
+    let counts::ActiveRuns { runs: under_way, frozen } = counts::under_way(&db, cx.project, id).await?;
+    let run_count = |did: &str| counts.iter().filter(|c| c.step.is_empty() && c.did == did).map(|c| c.count).sum();
     ok(&ReportView {
         automation_id: id,
         version,
-        entered: of_runs("entered"),
+        entered: run_count("entered"),
         waiting: under_way,
         frozen,
-        completed: of_runs("completed"),
-        exited: of_runs("exited"),
-        failed: of_runs("failed"),
-        converted: of_runs("converted"),
+        completed: run_count("completed"),
+        exited: run_count("exited"),
+        failed: run_count("failed"),
+        converted: run_count("converted"),
         steps: steps(&definition, version, &counts),
     })
 }
@@ -107,10 +107,10 @@ struct Passage {
 fn passage(kind: &str, outcomes: &BTreeMap<String, i64>) -> Passage {
     let sum = |names: &[&str]| names.iter().filter_map(|name| outcomes.get(*name)).sum::<i64>();
     let waited = sum(&["waited", "called"]);
-    let went = sum(&["went_on", "answered", "failed", "exited"]);
+    let left = sum(&["went_on", "answered", "failed", "exited"]);
     let (entered, waiting) = match kind {
-        "WAIT_FOR_EVENT" => (waited, waited - went - sum(&["took"])),
-        "WAIT" | "WAIT_UNTIL" | "WEBHOOK" => (waited + sum(&["passed", "skipped"]), waited - went),
+        "WAIT_FOR_EVENT" => (waited, waited - left - sum(&["took"])),
+        "WAIT" | "WAIT_UNTIL" | "WEBHOOK" => (waited + sum(&["passed", "skipped"]), waited - left),
         "EXIT" => (sum(&["exited"]), 0),
         _ => (outcomes.iter().filter(|(did, _)| *did != "exited").map(|(_, count)| count).sum(), 0),
     };
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_came_and_did_not_go_on_waits() {
+    fn runs_that_entered_and_did_not_leave_are_waiting() {
         for (kind, outcomes, (entered, waiting)) in [
             ("WAIT", vec![("waited", 5), ("went_on", 2), ("exited", 1), ("passed", 3)], (8, 2)),
             ("WAIT_FOR_EVENT", vec![("waited", 5), ("took", 3), ("froze", 1)], (5, 2)),

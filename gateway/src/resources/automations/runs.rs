@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 
 use automation::Definition;
-use automation::journey::{Mark, RunStatus};
+use automation::journey::{LogEntry, RunStatus};
 use domain::message::DeliveryState;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use store_profiles::users::read::{self as people, ShownPerson};
+use store_profiles::users::read::{self as users, UserSummary};
 use store_profiles::users::user_ref::UserRef;
 use store_sending::automations;
 use store_sending::messages::read as messages;
-use store_sending::runs::read::{self, RunFilter, ShownRun};
+use store_sending::runs::read::{self, RunFilter, RunSummary};
 use uuid::Uuid;
 
 use super::{path_params, time_format};
@@ -54,14 +54,14 @@ struct RunView {
 }
 
 impl RunView {
-    fn new(run: ShownRun, people: &HashMap<Uuid, ShownPerson>) -> Self {
-        let person = people.get(&run.user_id).cloned().unwrap_or_default();
+    fn new(run: RunSummary, users: &HashMap<Uuid, UserSummary>) -> Self {
+        let user = users.get(&run.user_id).cloned().unwrap_or_default();
         Self {
             id: run.id,
             automation_id: run.automation,
             version: run.version,
-            user_id: person.external_id,
-            anonymous_id: person.anonymous_id,
+            user_id: user.external_id,
+            anonymous_id: user.anonymous_id,
             status: run.status.as_str(),
             reason: run.reason,
             step: Some(run.position).filter(|step| !step.is_empty() && !run.status.has_ended()),
@@ -76,16 +76,16 @@ impl RunView {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct WayView {
+struct RunHistoryView {
     #[serde(flatten)]
     run: RunView,
-    path: Vec<MarkView>,
+    path: Vec<HistoryEntryView>,
 }
 
 /// One recorded outcome and the step it occurred at.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct MarkView {
+pub(super) struct HistoryEntryView {
     #[serde(serialize_with = "time_format::time")]
     at: Timestamp,
     step: Option<String>,
@@ -103,15 +103,19 @@ pub(super) struct MarkView {
 }
 
 /// Status and status reason of messages, by message ID.
-pub(super) type States = HashMap<Uuid, (DeliveryState, Option<String>)>;
+pub(super) type MessageStatuses = HashMap<Uuid, (DeliveryState, Option<String>)>;
 
 /// Returns the view of a run's history; `definition` is that of the run's version.
-pub(super) fn way(marks: Vec<Mark>, definition: Option<&Definition>, states: &States) -> Vec<MarkView> {
+pub(super) fn history(
+    marks: Vec<LogEntry>,
+    definition: Option<&Definition>,
+    states: &MessageStatuses,
+) -> Vec<HistoryEntryView> {
     let steps: HashMap<String, _> = definition.map(Definition::all_steps).into_iter().flatten().collect();
-    let view = |mark: Mark| {
+    let view = |mark: LogEntry| {
         let step = steps.get(&mark.step);
         let state = mark.message_id.and_then(|id| states.get(&id));
-        MarkView {
+        HistoryEntryView {
             at: mark.at,
             kind: step.map(|step| step.action.type_name()),
             name: step.and_then(|step| step.name.clone()),
@@ -139,8 +143,8 @@ pub async fn list(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     automations::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("automation"))?;
     let user = match query.get("userId").or_else(|| query.get("user_id")) {
         None => None,
-        Some(text) => Some(match people::find_readable_id(&db, cx.project, UserRef::new(text, id_type)).await? {
-            Some(person) => people::all_ids(&db, cx.project, person).await?,
+        Some(text) => Some(match users::find_readable_id(&db, cx.project, UserRef::new(text, id_type)).await? {
+            Some(user) => users::all_ids(&db, cx.project, user).await?,
             None => Vec::new(),
         }),
     };
@@ -148,8 +152,8 @@ pub async fn list(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let mut found = read::list(&db, cx.project, id, filter, page.after, page.rows()).await?;
     let end = page.cut(&mut found, |run| run.id);
     let ids: Vec<Uuid> = found.iter().map(|run| run.user_id).collect();
-    let people = people::shown(&db, cx.project, &ids).await?;
-    end.reply("runs", found.into_iter().map(|run| RunView::new(run, &people)))
+    let users = users::summaries(&db, cx.project, &ids).await?;
+    end.reply("runs", found.into_iter().map(|run| RunView::new(run, &users)))
 }
 
 /// `GET /automations/:id/runs/:run`
@@ -162,6 +166,6 @@ pub async fn get(cx: &Context<'_>, segment: &str, run: &str) -> Result<Reply, Ap
     let sent: Vec<Uuid> = marks.iter().filter_map(|mark| mark.message_id).collect();
     let states = messages::states(&db, cx.project, &sent).await?;
     let states = states.into_iter().map(|of| (of.id, (of.status, of.reason))).collect();
-    let people = people::shown(&db, cx.project, &[run.user_id]).await?;
-    ok(&WayView { run: RunView::new(run, &people), path: way(marks, definition.as_ref(), &states) })
+    let users = users::summaries(&db, cx.project, &[run.user_id]).await?;
+    ok(&RunHistoryView { run: RunView::new(run, &users), path: history(marks, definition.as_ref(), &states) })
 }

@@ -7,10 +7,10 @@ use database::{Connection, StoreError};
 use domain::campaign::{Goal, Metric, Score, Verdict};
 use jiff::Timestamp;
 use serde::Serialize;
-use store_profiles::segments::evaluate::limit;
+use store_profiles::segments::evaluate::set_timeout;
 use store_sending::campaigns::clicks::{self, LinkCount};
 use store_sending::campaigns::conversions::conversions;
-use store_sending::campaigns::occurrence::Rows;
+use store_sending::campaigns::occurrence::OccurrenceRows;
 use store_sending::campaigns::{self, counts, winner};
 use uuid::Uuid;
 
@@ -121,15 +121,15 @@ type Converted = Option<BTreeMap<Option<String>, i64>>;
 
 async fn converted(
     db: &mut Connection,
-    of: &Rows,
+    of: &OccurrenceRows,
     started_at: Timestamp,
     goal: &Goal,
 ) -> Result<Converted, StoreError> {
     let tx = db.transaction().await?;
-    limit(&tx, COUNTING).await?;
+    set_timeout(&tx, COUNTING).await?;
     match conversions(&tx, of, started_at, goal).await {
         Ok(counts) => Ok(Some(counts.into_iter().collect())),
-        Err(error) if error.is_too_slow() => Ok(None),
+        Err(error) if error.is_statement_timeout() => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -171,7 +171,7 @@ pub async fn report(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let mut by_goal: Converted = campaign.settings.goal.is_some().then(BTreeMap::new);
     // Counts cover the last send, like the number of recipients and the winner.
     if let Some(started_at) = campaign.started_at {
-        let of = Rows::begun(cx.project, id, started_at);
+        let of = OccurrenceRows::at(cx.project, id, started_at);
         counted = counts::report(&db, cx.project, id).await?;
         links = links_of(clicks::by_link(&db, &of).await?);
         if let Some(goal) = &campaign.settings.goal {

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::json;
 use store_sending::campaigns::{self, Campaign, sending};
 
-use super::{check_references, locked, note, path_params, shown, tag};
+use super::{check_references, locked, path_params, record_audit, tag, tagged_reply};
 use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::etag::Precondition;
@@ -14,14 +14,14 @@ use crate::http::respond::Reply;
 
 /// An action requested by the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
+enum Command {
     Send,
     Pause,
     Resume,
     Cancel,
 }
 
-impl Wish {
+impl Command {
     fn action(self) -> &'static str {
         match self {
             Self::Send => "campaign.sent",
@@ -34,48 +34,48 @@ impl Wish {
 
 /// The transition that an action causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum Transition {
     /// Starts a new send now.
     Begin,
     To(CampaignStatus),
 }
 
 /// Returns the transition that the status allows, or `None` if the action is not allowed.
-fn step(wish: Wish, status: CampaignStatus, started: bool, waits: bool) -> Option<Step> {
+fn transition(command: Command, status: CampaignStatus, started: bool, waits: bool) -> Option<Transition> {
     use CampaignStatus::{Cancelled, Draft, Paused, Scheduled, Sending};
-    match (wish, status) {
-        (Wish::Pause, Scheduled | Sending) => Some(Step::To(Paused)),
-        (Wish::Resume, Paused) if started => Some(Step::To(Sending)),
+    match (command, status) {
+        (Command::Pause, Scheduled | Sending) => Some(Transition::To(Paused)),
+        (Command::Resume, Paused) if started => Some(Transition::To(Sending)),
         // Paused before its scheduled time: if that is still to come, the campaign waits for it; if it has passed, it
         // sends now.
-        (Wish::Resume, Paused) if waits => Some(Step::To(Scheduled)),
-        (Wish::Send, Draft | Scheduled) | (Wish::Resume, Paused) => Some(Step::Begin),
-        (Wish::Cancel, Scheduled | Sending | Paused) => Some(Step::To(Cancelled)),
+        (Command::Resume, Paused) if waits => Some(Transition::To(Scheduled)),
+        (Command::Send, Draft | Scheduled) | (Command::Resume, Paused) => Some(Transition::Begin),
+        (Command::Cancel, Scheduled | Sending | Paused) => Some(Transition::To(Cancelled)),
         _ => None,
     }
 }
 
 /// `POST /campaigns/:id/send`
 pub async fn send(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
-    fulfil(cx, segment, Wish::Send).await
+    execute(cx, segment, Command::Send).await
 }
 
 /// `POST /campaigns/:id/pause`
 pub async fn pause(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
-    fulfil(cx, segment, Wish::Pause).await
+    execute(cx, segment, Command::Pause).await
 }
 
 /// `POST /campaigns/:id/resume`
 pub async fn resume(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
-    fulfil(cx, segment, Wish::Resume).await
+    execute(cx, segment, Command::Resume).await
 }
 
 /// `POST /campaigns/:id/cancel`
 pub async fn cancel(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
-    fulfil(cx, segment, Wish::Cancel).await
+    execute(cx, segment, Command::Cancel).await
 }
 
-async fn fulfil(cx: &Context<'_>, segment: &str, wish: Wish) -> Result<Reply, ApiError> {
+async fn execute(cx: &Context<'_>, segment: &str, command: Command) -> Result<Reply, ApiError> {
     let id = path_params::id(segment, "campaign")?;
     let precondition = Precondition::of(cx.headers)?;
     let mut db = cx.database().await?;
@@ -84,28 +84,28 @@ async fn fulfil(cx: &Context<'_>, segment: &str, wish: Wish) -> Result<Reply, Ap
     precondition.check("campaign", || tag(&campaign))?;
     let now = cx.app.clock.now();
     let waits = campaign.scheduled_at.is_some_and(|at| at > now);
-    let Some(step) = step(wish, campaign.status, campaign.under_way, waits) else {
-        let verb = format!("{wish:?}").to_lowercase();
+    let Some(transition) = transition(command, campaign.status, campaign.under_way, waits) else {
+        let verb = format!("{command:?}").to_lowercase();
         let reason = format!("a campaign that is {} cannot {verb}", campaign.status.as_str());
         return Err(ApiError::Conflict(reason));
     };
-    match step {
-        Step::Begin => {
+    match transition {
+        Transition::Begin => {
             check_references(cx, &tx, &campaign).await?;
             sending::begin(&tx, cx.project, id, now, now).await?;
         }
-        Step::To(status) => {
+        Transition::To(status) => {
             let first_check_at = Campaign { status, ..campaign.clone() }.first_check_at();
             let next_check_at = if status == CampaignStatus::Scheduled { first_check_at } else { Some(now) };
-            sending::to_state(&tx, cx.project, id, (status, None), next_check_at, now).await?;
+            sending::set_status(&tx, cx.project, id, (status, None), next_check_at, now).await?;
         }
     }
     let before = campaign.status.as_str();
     let campaign = campaigns::get(&tx, cx.project, id).await?.ok_or_else(|| ApiError::no_such("campaign"))?;
     let details = json!({ "status": { "from": before, "to": campaign.status.as_str() } });
-    note(cx, &tx, wish.action(), &campaign, details).await?;
+    record_audit(cx, &tx, command.action(), &campaign, details).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    shown(StatusCode::OK, campaign)
+    tagged_reply(StatusCode::OK, campaign)
 }
 
 #[cfg(test)]
@@ -115,23 +115,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_state_allows_its_own_steps() {
+    fn each_status_allows_its_own_transitions() {
         use CampaignStatus::{Cancelled, Completed, Draft, Failed, Paused, Scheduled, Sending};
-        let to = |status| Some(Step::To(status));
+        let to = |status| Some(Transition::To(status));
         for (status, send, pause, resume, cancel) in [
-            (Draft, Some(Step::Begin), None, None, None),
-            (Scheduled, Some(Step::Begin), to(Paused), None, to(Cancelled)),
+            (Draft, Some(Transition::Begin), None, None, None),
+            (Scheduled, Some(Transition::Begin), to(Paused), None, to(Cancelled)),
             (Sending, None, to(Paused), None, to(Cancelled)),
             (Paused, None, None, to(Sending), to(Cancelled)),
             (Completed, None, None, None, None),
             (Cancelled, None, None, None, None),
             (Failed, None, None, None, None),
         ] {
-            let found =
-                [Wish::Send, Wish::Pause, Wish::Resume, Wish::Cancel].map(|wish| step(wish, status, true, false));
+            let found = [Command::Send, Command::Pause, Command::Resume, Command::Cancel]
+                .map(|command| transition(command, status, true, false));
             assert_eq!(found, [send, pause, resume, cancel], "{status:?}");
         }
-        assert_eq!(step(Wish::Resume, Paused, false, true), to(Scheduled));
-        assert_eq!(step(Wish::Resume, Paused, false, false), Some(Step::Begin));
+        assert_eq!(transition(Command::Resume, Paused, false, true), to(Scheduled));
+        assert_eq!(transition(Command::Resume, Paused, false, false), Some(Transition::Begin));
     }
 }

@@ -2,7 +2,7 @@
 
 /// Substrings of error messages, in lower case, and the advice for each. The first match wins, so specific ones come
 /// first.
-const KNOWN: &[(&str, &str)] = &[
+const ADVICE: &[(&str, &str)] = &[
     // Direct push to iOS.
     (
         "invalidprovidertoken",
@@ -81,9 +81,9 @@ const KNOWN: &[(&str, &str)] = &[
 ];
 
 /// Returns advice on a provider's error message, if it is a known one.
-pub fn on(words: &str) -> Option<&'static str> {
-    let words = words.to_lowercase();
-    KNOWN.iter().find(|(part, _)| words.contains(part)).map(|(_, advice)| *advice)
+pub fn for_error(message: &str) -> Option<&'static str> {
+    let message = message.to_lowercase();
+    ADVICE.iter().find(|(part, _)| message.contains(part)).map(|(_, advice)| *advice)
 }
 
 #[cfg(test)]
@@ -91,8 +91,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_words_have_their_advice() {
-        for (words, part) in [
+    fn known_errors_have_advice() {
+        for (message, part) in [
             ("misconfigured: 403 InvalidProviderToken", "iosPushTeamId"),
             ("gone: 400 BadDeviceToken", "sandbox"),
             ("misconfigured: 401 20003: Authenticate", "smsAuthToken"),
@@ -102,9 +102,9 @@ mod tests {
             ("channel_not_configured", "PUT /channels"),
             ("misconfigured: smsAuthToken is missing", "named field"),
         ] {
-            assert!(on(words).is_some_and(|advice| advice.contains(part)), "{words}");
+            assert!(for_error(message).is_some_and(|advice| advice.contains(part)), "{message}");
         }
-        assert_eq!(on("rejected: 550 5.1.1 no such user"), None);
-        assert!(KNOWN.iter().all(|(part, _)| *part == part.to_lowercase()));
+        assert_eq!(for_error("rejected: 550 5.1.1 no such user"), None);
+        assert!(ADVICE.iter().all(|(part, _)| *part == part.to_lowercase()));
     }
 }

@@ -21,7 +21,7 @@ struct Field {
     kind: Kind,
 }
 
-const fn shown(name: &'static str, channel: Channel, kind: Kind) -> Field {
+const fn setting(name: &'static str, channel: Channel, kind: Kind) -> Field {
     Field { name, channel, secret: false, kind }
 }
 
@@ -30,34 +30,34 @@ const fn secret(name: &'static str, channel: Channel, kind: Kind) -> Field {
 }
 
 const FIELDS: &[Field] = &[
-    shown("emailProvider", Channel::Email, Kind::OneOf(&["MAILPROVIDER", "SMTP"])),
-    shown("emailFallback", Channel::Email, Kind::OneOf(&["MAILPROVIDER", "SMTP"])),
+    setting("emailProvider", Channel::Email, Kind::OneOf(&["MAILPROVIDER", "SMTP"])),
+    setting("emailFallback", Channel::Email, Kind::OneOf(&["MAILPROVIDER", "SMTP"])),
     secret("mailproviderApiKey", Channel::Email, Kind::Line(1_000)),
-    shown("mailproviderFromEmail", Channel::Email, Kind::Email),
-    shown("emailFromName", Channel::Email, Kind::Line(200)),
-    shown("smtpHost", Channel::Email, Kind::Host),
-    shown("smtpPort", Channel::Email, Kind::Port),
-    shown("smtpUsername", Channel::Email, Kind::Line(320)),
+    setting("mailproviderFromEmail", Channel::Email, Kind::Email),
+    setting("emailFromName", Channel::Email, Kind::Line(200)),
+    setting("smtpHost", Channel::Email, Kind::Host),
+    setting("smtpPort", Channel::Email, Kind::Port),
+    setting("smtpUsername", Channel::Email, Kind::Line(320)),
     secret("smtpPassword", Channel::Email, Kind::Line(1_000)),
-    shown("smtpSecurity", Channel::Email, Kind::OneOf(&["none", "starttls", "tls"])),
-    shown("smtpRateLimit", Channel::Email, Kind::RateLimit),
-    shown("mailproviderRateLimit", Channel::Email, Kind::RateLimit),
+    setting("smtpSecurity", Channel::Email, Kind::OneOf(&["none", "starttls", "tls"])),
+    setting("smtpRateLimit", Channel::Email, Kind::RateLimit),
+    setting("mailproviderRateLimit", Channel::Email, Kind::RateLimit),
     // A server key, or the JSON of a service account.
     secret("pushGatewayServerKey", Channel::Push, Kind::Text(10_000)),
-    shown("iosPushKeyId", Channel::Push, Kind::TenCharacters),
-    shown("iosPushTeamId", Channel::Push, Kind::TenCharacters),
+    setting("iosPushKeyId", Channel::Push, Kind::TenCharacters),
+    setting("iosPushTeamId", Channel::Push, Kind::TenCharacters),
     secret("iosPushPrivateKey", Channel::Push, Kind::PrivateKey),
-    shown("iosPushBundleId", Channel::Push, Kind::Line(255)),
-    shown("iosPushEnvironment", Channel::Push, Kind::OneOf(&["production", "sandbox"])),
-    shown("pushProviderAppId", Channel::Push, Kind::Line(200)),
+    setting("iosPushBundleId", Channel::Push, Kind::Line(255)),
+    setting("iosPushEnvironment", Channel::Push, Kind::OneOf(&["production", "sandbox"])),
+    setting("pushProviderAppId", Channel::Push, Kind::Line(200)),
     secret("pushProviderRestKey", Channel::Push, Kind::Line(1_000)),
-    shown("iosPushRateLimit", Channel::Push, Kind::RateLimit),
-    shown("pushGatewayRateLimit", Channel::Push, Kind::RateLimit),
-    shown("pushProviderRateLimit", Channel::Push, Kind::RateLimit),
-    shown("smsAccountId", Channel::Sms, Kind::Line(200)),
+    setting("iosPushRateLimit", Channel::Push, Kind::RateLimit),
+    setting("pushGatewayRateLimit", Channel::Push, Kind::RateLimit),
+    setting("pushProviderRateLimit", Channel::Push, Kind::RateLimit),
+    setting("smsAccountId", Channel::Sms, Kind::Line(200)),
     secret("smsAuthToken", Channel::Sms, Kind::Line(1_000)),
-    shown("smsFromNumber", Channel::Sms, Kind::PhoneNumber),
-    shown("smsRateLimit", Channel::Sms, Kind::RateLimit),
+    setting("smsFromNumber", Channel::Sms, Kind::PhoneNumber),
+    setting("smsRateLimit", Channel::Sms, Kind::RateLimit),
 ];
 
 /// Settings that determine where a secret is sent, and as which account.

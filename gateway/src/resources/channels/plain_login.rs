@@ -28,7 +28,7 @@ impl PlainLogin {
     }
 
     /// Whether the changes concern the mail server, and so require a check for a password sent without TLS.
-    pub fn is_concerned(changes: &[Change]) -> bool {
+    pub fn is_affected_by(changes: &[Change]) -> bool {
         changes.iter().any(|change| change.channel == Channel::Email && change.name().starts_with("smtp"))
     }
 

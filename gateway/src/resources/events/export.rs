@@ -6,7 +6,7 @@ use serde_json::json;
 use store_profiles::events::export as events;
 use store_profiles::events::list::EventFilter;
 use store_profiles::events::read;
-use store_profiles::users::read as people;
+use store_profiles::users::read as users;
 use store_sending::erasures;
 use uuid::Uuid;
 
@@ -14,29 +14,29 @@ use super::EventView;
 use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::respond::Reply;
-use crate::resources::export::{self, List, Stretch};
+use crate::resources::export::{self, ExportBatch, ExportSource};
 use crate::resources::{audit_log, search};
 
 struct Events {
     project: ProjectId,
-    wanted: EventFilter,
-    behind: Uuid,
+    filter: EventFilter,
+    after: Uuid,
 }
 
-impl List for Events {
-    async fn read(&mut self, db: &mut Connection, limit: i64, out: &mut Vec<u8>) -> Result<Stretch, StoreError> {
-        let read = events::stretch(db, self.project, &self.wanted, self.behind, limit).await?;
+impl ExportSource for Events {
+    async fn read(&mut self, db: &mut Connection, limit: i64, out: &mut Vec<u8>) -> Result<ExportBatch, StoreError> {
+        let read = events::page(db, self.project, &self.filter, self.after, limit).await?;
         let mut ids: Vec<Uuid> = read.events.iter().map(|event| event.user_id).collect();
         ids.sort_unstable();
         ids.dedup();
         let erased = erasures::under_way(&*db, self.project, &ids).await?;
-        let people = people::shown(&*db, self.project, &ids).await?;
+        let users = users::summaries(&*db, self.project, &ids).await?;
         let (rows, more) = (read.events.len(), read.next.is_some());
         for event in read.events.into_iter().filter(|event| !super::is_erased(event, &erased)) {
-            export::line(&EventView::new(event, &people), out)?;
+            export::write_line(&EventView::new(event, &users), out)?;
         }
-        self.behind = read.next.unwrap_or(self.behind);
-        Ok(Stretch { rows, more })
+        self.after = read.next.unwrap_or(self.after);
+        Ok(ExportBatch { rows, more })
     }
 }
 
@@ -45,8 +45,8 @@ pub async fn run(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
     let search = search::text(&query)?;
     let mut db = cx.database().await?;
-    let wanted = super::filter(cx, &db, &query, search).await?;
-    let behind = match query.get("after") {
+    let filter = super::filter(cx, &db, &query, search).await?;
+    let after = match query.get("after") {
         None => Uuid::max(),
         Some(text) => read::find(&db, cx.project, text).await?.map(|event| event.id).ok_or_else(|| {
             ApiError::invalid(
@@ -56,8 +56,8 @@ pub async fn run(cx: &Context<'_>) -> Result<Reply, ApiError> {
         })?,
     };
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    audit_log::note_of_project(cx, &tx, "events.exported", json!({})).await?;
+    audit_log::record_for_project(cx, &tx, "events.exported", json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     drop(db);
-    export::answer(cx, "events.ndjson", Events { project: cx.project, wanted, behind }).await
+    export::reply(cx, "events.ndjson", Events { project: cx.project, filter, after }).await
 }

@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::HeaderMap;
 
-use crate::http::compress::{MOST_BYTES_IN_PLACE, takes_gzip};
+use crate::http::compress::{MAX_INLINE_BYTES, accepts_gzip};
 
 pub enum Encoding {
     Plain,
@@ -15,8 +15,8 @@ pub enum Encoding {
 
 impl Encoding {
     /// Chooses gzip if the client accepts it.
-    pub fn asked(headers: &HeaderMap) -> Self {
-        if takes_gzip(headers) {
+    pub fn negotiated(headers: &HeaderMap) -> Self {
+        if accepts_gzip(headers) {
             Self::Gzip(Box::new(GzEncoder::new(Vec::new(), Compression::fast())))
         } else {
             Self::Plain
@@ -30,7 +30,7 @@ impl Encoding {
     /// Returns the encoded output for these bytes; `last` ends the stream.
     pub async fn encode(&mut self, bytes: Vec<u8>, last: bool) -> Vec<u8> {
         let Self::Gzip(gzip) = self else { return bytes };
-        if bytes.len() <= MOST_BYTES_IN_PLACE {
+        if bytes.len() <= MAX_INLINE_BYTES {
             return compressed(gzip, &bytes, last);
         }
         let mut moved = std::mem::replace(gzip, Box::new(GzEncoder::new(Vec::new(), Compression::fast())));
@@ -65,9 +65,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn pieces_are_one_gzip_stream() {
+    async fn batches_form_one_gzip_stream() {
         let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, "gzip".parse().unwrap())]);
-        let mut encoding = Encoding::asked(&headers);
+        let mut encoding = Encoding::negotiated(&headers);
         let mut sent = Vec::new();
         for (text, last) in [("a line\n", false), ("", false), ("another\n", true)] {
             sent.extend(encoding.encode(text.repeat(10_000).into_bytes(), last).await);

@@ -8,145 +8,145 @@ use std::time::Duration;
 
 use async_nats::Subscriber;
 use bus::Bus;
-use database::filter::Start;
+use database::filter::PageStart;
 use database::{Store, StoreError};
 use futures_util::StreamExt;
 use jiff::Timestamp;
 use kernel::ids::ProjectId;
 use kernel::shutdown::Shutdown;
 use serde_json::json;
-use store_profiles::users::read as people;
+use store_profiles::users::read as users;
 use store_profiles::users::user_ref::UserRef;
 use store_sending::inbox::{self, InboxFilter, InboxItem};
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use super::streams::StreamSlot;
-use super::{ItemView, Owner, ids_of, owner};
-use crate::auth::Standing;
+use super::{InboxUser, ItemView, ids_of, inbox_user};
+use crate::auth::Authorization;
 use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::respond::Reply;
-use crate::http::stream::{Maker, Pieces};
+use crate::http::stream::{BodyWriter, StreamedBody};
 use crate::resources::paging::Cursor;
 
 /// Shorter than the idle timeout of common proxies.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How often the stream checks that the client is still authorized and connected.
-const STANDING_CHECK: Duration = Duration::from_millis(500);
+const AUTHORIZATION_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum duration of a stream. The client then reconnects and is authorized again.
-const LONGEST: Duration = Duration::from_mins(10);
+const MAX_DURATION: Duration = Duration::from_mins(10);
 /// How long to wait for a subscription to the broker.
-const SUBSCRIBED: Duration = Duration::from_secs(1);
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Delay after a hint, which coalesces bursts of hints into one poll.
-const AFTER_HINT: Duration = Duration::from_millis(10);
+const HINT_DELAY: Duration = Duration::from_millis(10);
 /// Maximum number of messages per poll.
-const PORTION: i64 = 50;
+const POLL_LIMIT: i64 = 50;
 /// Delay before clients reconnect, in milliseconds.
 const RETRY_MS: u32 = 2_000;
 
 /// `GET /inbox/stream`
 pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
-    let owner = owner(cx, &query).await?;
+    let inbox_user = inbox_user(cx, &query).await?;
     // Cross-origin pages cannot send the header.
     let last = [("Last-Event-ID", cx.header("last-event-id")), ("cursor", query.get("cursor"))];
-    let behind = last.into_iter().find_map(|(name, text)| Some((name, text?))).map(|(name, text)| {
+    let position = last.into_iter().find_map(|(name, text)| Some((name, text?))).map(|(name, text)| {
         Cursor::parse(text).ok_or_else(|| ApiError::invalid(name, "must be the ID of an event of this stream"))
     });
-    let behind = behind.transpose()?;
+    let position = position.transpose()?;
     let db = cx.database().await?;
-    let person = people::find_id(&db, cx.project, owner.user()).await?;
-    let person = person.or_else(|| owner.user().candidates(cx.project).first().copied()).unwrap_or_default();
-    let slot = cx.app.inboxes.enter((cx.project, person), cx.owner)?;
+    let user_id = users::find_id(&db, cx.project, inbox_user.user()).await?;
+    let user_id = user_id.or_else(|| inbox_user.user().candidates(cx.project).first().copied()).unwrap_or_default();
+    let slot = cx.app.inbox_streams.claim((cx.project, user_id), cx.owner)?;
     drop(db);
     // Subscribe before the first poll, so that no change is missed in between.
-    let hints = subscribed(&cx.app.bus, cx.project, person).await;
-    let behind = match behind {
-        Some(behind) => behind,
-        None => newest(&cx.database().await?, cx.project, owner.user()).await?,
+    let hints = subscribe(&cx.app.bus, cx.project, user_id).await;
+    let position = match position {
+        Some(position) => position,
+        None => newest_position(&cx.database().await?, cx.project, inbox_user.user()).await?,
     };
-    let standing = cx.standing();
-    let standing = match owner.proven {
-        Some(proven) => standing.map(|standing| standing.with_proof(proven.secret)),
-        None => standing,
+    let authorization = cx.authorization();
+    let authorization = match inbox_user.proven {
+        Some(proven) => authorization.map(|authorization| authorization.with_proof(proven.secret)),
+        None => authorization,
     };
-    let until = owner.proven.and_then(|proven| proven.until);
+    let until = inbox_user.proven.and_then(|proven| proven.until);
     let proven_for = until.map(|until| until.duration_since(cx.app.clock.now()).unsigned_abs());
     let now = Instant::now();
-    let mut following = Following {
+    let mut inbox_stream = InboxStream {
         store: cx.app.store.clone(),
-        standing,
-        shutdown: cx.app.inboxes.shutdown.clone(),
+        authorization,
+        shutdown: cx.app.inbox_streams.shutdown.clone(),
         project: cx.project,
-        owner,
-        behind,
+        inbox_user,
+        position,
         unread: None,
         hints,
-        ready: VecDeque::from([beginning(behind)]),
-        look_at: now,
-        check_at: now + STANDING_CHECK,
-        end_at: now + proven_for.map_or(LONGEST, |proven| proven.min(LONGEST)),
+        ready: VecDeque::from([first_event(position)]),
+        poll_at: now,
+        check_at: now + AUTHORIZATION_CHECK_INTERVAL,
+        end_at: now + proven_for.map_or(MAX_DURATION, |proven| proven.min(MAX_DURATION)),
         _slot: slot,
     };
-    let (maker, pieces) = Pieces::new();
+    let (writer, stream) = StreamedBody::new();
     tokio::spawn(async move {
-        while let Some(piece) = following.next(&maker).await {
+        while let Some(piece) = inbox_stream.next(&writer).await {
             // A client that does not read must not delay the gateway's shutdown.
             let put = tokio::select! {
-                put = maker.put(piece.into_bytes()) => put,
-                () = following.shutdown.cancelled() => break,
+                put = writer.send(piece.into_bytes()) => put,
+                () = inbox_stream.shutdown.cancelled() => break,
             };
             if put.is_err() {
                 return;
             }
         }
-        maker.end().await;
+        writer.finish().await;
     });
-    let reply = Reply::in_pieces(pieces, "text/event-stream; charset=utf-8");
+    let reply = Reply::streamed(stream, "text/event-stream; charset=utf-8");
     Ok(reply.with("cache-control", "no-store").with("x-accel-buffering", "no"))
 }
 
 /// Returns `None` if the broker is unavailable; the stream then polls at heartbeats only.
-async fn subscribed(bus: &Bus, project: ProjectId, person: Uuid) -> Option<Subscriber> {
+async fn subscribe(bus: &Bus, project: ProjectId, user_id: Uuid) -> Option<Subscriber> {
     if !bus.is_connected() {
         return None;
     }
-    let subscribing = bus.client.subscribe(bus.names.inbox(project, person));
-    tokio::time::timeout(SUBSCRIBED, subscribing).await.ok()?.ok()
+    let subscribing = bus.client.subscribe(bus.names.inbox(project, user_id));
+    tokio::time::timeout(SUBSCRIBE_TIMEOUT, subscribing).await.ok()?.ok()
 }
 
 /// Returns the position at which a new stream begins: the newest message.
-async fn newest(
+async fn newest_position(
     db: &database::Connection,
     project: ProjectId,
     user: UserRef<'_>,
 ) -> Result<(Timestamp, Uuid), StoreError> {
     let filter = InboxFilter { user_ids: ids_of(db, project, user).await?, unread_only: false };
-    let newest = inbox::list(db, project, &filter, &Start::Offset(0), 1).await?;
+    let newest = inbox::list(db, project, &filter, &PageStart::Offset(0), 1).await?;
     Ok(newest.first().map_or((Timestamp::UNIX_EPOCH, Uuid::nil()), |item| (item.created_at, item.id)))
 }
 
-struct Following {
+struct InboxStream {
     store: Store,
-    standing: Option<Standing>,
+    authorization: Option<Authorization>,
     shutdown: Shutdown,
     project: ProjectId,
-    owner: Owner,
+    inbox_user: InboxUser,
     /// Position of the last message sent.
-    behind: (Timestamp, Uuid),
+    position: (Timestamp, Uuid),
     unread: Option<i64>,
     hints: Option<Subscriber>,
     ready: VecDeque<String>,
-    look_at: Instant,
+    poll_at: Instant,
     check_at: Instant,
     end_at: Instant,
     _slot: StreamSlot,
 }
 
-impl Following {
+impl InboxStream {
     /// Returns the next chunk to send, or `None` at the end of the stream.
-    async fn next(&mut self, maker: &Maker) -> Option<String> {
+    async fn next(&mut self, writer: &BodyWriter) -> Option<String> {
         loop {
             if let Some(piece) = self.ready.pop_front() {
                 return Some(piece);
@@ -162,14 +162,14 @@ impl Following {
                 () = self.shutdown.cancelled() => return None,
                 () = sleep_until(self.end_at) => return None,
                 () = sleep_until(self.check_at) => {
-                    if maker.is_unwanted() || !self.is_let_in().await {
+                    if writer.is_disconnected() || !self.is_authorized().await {
                         return None;
                     }
-                    self.check_at = Instant::now() + STANDING_CHECK;
+                    self.check_at = Instant::now() + AUTHORIZATION_CHECK_INTERVAL;
                 }
-                () = sleep_until(self.look_at) => {
-                    self.look_at = Instant::now() + HEARTBEAT;
-                    if let Err(error) = self.look().await {
+                () = sleep_until(self.poll_at) => {
+                    self.poll_at = Instant::now() + HEARTBEAT;
+                    if let Err(error) = self.poll().await {
                         tracing::debug!(%error, "inbox poll failed");
                     }
                     if self.ready.is_empty() {
@@ -180,29 +180,29 @@ impl Following {
                     if !alive {
                         self.hints = None;
                     }
-                    self.look_at = self.look_at.min(Instant::now() + AFTER_HINT);
+                    self.poll_at = self.poll_at.min(Instant::now() + HINT_DELAY);
                 }
             }
         }
     }
 
-    async fn is_let_in(&self) -> bool {
-        match &self.standing {
-            Some(standing) => standing.holds().await,
+    async fn is_authorized(&self) -> bool {
+        match &self.authorization {
+            Some(authorization) => authorization.is_valid().await,
             None => true,
         }
     }
 
-    async fn look(&mut self) -> Result<(), StoreError> {
+    async fn poll(&mut self) -> Result<(), StoreError> {
         let db = self.store.connection().await?;
         // Resolve the IDs on each poll, since the user may have been merged.
-        let user_ids = ids_of(&db, self.project, self.owner.user()).await?;
-        let arrived = inbox::after(&db, self.project, &user_ids, self.behind, PORTION).await?;
-        if arrived.len() as i64 == PORTION {
-            self.look_at = Instant::now();
+        let user_ids = ids_of(&db, self.project, self.inbox_user.user()).await?;
+        let arrived = inbox::after(&db, self.project, &user_ids, self.position, POLL_LIMIT).await?;
+        if arrived.len() as i64 == POLL_LIMIT {
+            self.poll_at = Instant::now();
         }
         for item in arrived {
-            self.behind = (item.created_at, item.id);
+            self.position = (item.created_at, item.id);
             self.ready.push_back(message(item));
         }
         let unread = inbox::total(&db, self.project, &InboxFilter { user_ids, unread_only: true }).await?.count;
@@ -214,8 +214,8 @@ impl Following {
 }
 
 /// Returns the stream's first event ID, so that a client disconnected before the first message can resume too.
-fn beginning(place: (Timestamp, Uuid)) -> String {
-    format!("id: {}\nretry: {RETRY_MS}\n\n", place.text())
+fn first_event(position: (Timestamp, Uuid)) -> String {
+    format!("id: {}\nretry: {RETRY_MS}\n\n", position.text())
 }
 
 fn message(item: InboxItem) -> String {
@@ -235,15 +235,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_beginning_is_a_place_to_go_on_from() {
-        let place = (Timestamp::UNIX_EPOCH, Uuid::nil());
-        let text = beginning(place);
+    fn first_event_id_can_be_resumed_from() {
+        let position = (Timestamp::UNIX_EPOCH, Uuid::nil());
+        let text = first_event(position);
         let id = text.strip_prefix("id: ").and_then(|rest| rest.strip_suffix("\nretry: 2000\n\n"));
-        assert_eq!(id.and_then(Cursor::parse), Some(place), "{text:?}");
+        assert_eq!(id.and_then(Cursor::parse), Some(position), "{text:?}");
     }
 
     #[test]
-    fn an_event_is_one_block_whatever_it_says() {
+    fn event_is_one_block_for_any_content() {
         let item = InboxItem {
             id: Uuid::from_u128(7),
             title: "a\n\nb".to_owned(),

@@ -10,7 +10,7 @@ use kernel::shutdown::Shutdown;
 use uuid::Uuid;
 
 use crate::http::error::ApiError;
-use crate::limits::slots::{Full, Slot, Slots};
+use crate::limits::slots::{NoSlot, Slot, Slots};
 
 /// Maximum number of streams per inbox: a user's tabs and devices.
 const PER_INBOX: usize = 10;
@@ -19,7 +19,7 @@ type Inbox = (ProjectId, Uuid);
 type Open = Arc<Mutex<HashMap<Inbox, usize>>>;
 
 /// The open streams of this gateway.
-pub struct Inboxes {
+pub struct InboxStreams {
     open: Open,
     slots: Slots,
     /// Ends all streams, so that clients reconnect to another gateway.
@@ -37,20 +37,20 @@ fn locked(open: &Open) -> MutexGuard<'_, HashMap<Inbox, usize>> {
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Inboxes {
+impl InboxStreams {
     pub fn new(capacity: usize, shutdown: Shutdown) -> Self {
         Self { open: Open::default(), slots: Slots::new(capacity, capacity), shutdown }
     }
 
     /// Claims a slot. Fails if the inbox, the owner or the gateway has reached its limit.
-    pub fn enter(&self, inbox: Inbox, owner: OwnerId) -> Result<StreamSlot, ApiError> {
+    pub fn claim(&self, inbox: Inbox, owner: OwnerId) -> Result<StreamSlot, ApiError> {
         let mut open = locked(&self.open);
         if open.get(&inbox).is_some_and(|own| *own >= PER_INBOX) {
             return Err(ApiError::TooMany("this inbox has reached its limit of 10 open streams; close one"));
         }
         let slot = self.slots.take(owner).map_err(|full| match full {
-            Full::Gateway => ApiError::Unavailable("this gateway has reached its limit of open inbox streams"),
-            Full::Owner => ApiError::TooMany(
+            NoSlot::Gateway => ApiError::Unavailable("this gateway has reached its limit of open inbox streams"),
+            NoSlot::Owner => ApiError::TooMany(
                 "this project and its creator's other projects have reached their limit of open inbox streams",
             ),
         })?;
@@ -88,20 +88,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_inbox_and_an_owner_have_their_shares() {
+    fn streams_are_limited_per_inbox_and_owner() {
         let owner = |n| OwnerId(Uuid::from_u128(n));
         let inbox = |project, n| (ProjectId(Uuid::from_u128(project)), Uuid::from_u128(n));
-        let inboxes = Inboxes::new(24, Shutdown::new());
+        let inbox_streams = InboxStreams::new(24, Shutdown::new());
         let mut held: Vec<StreamSlot> =
-            (0..PER_INBOX).map(|_| inboxes.enter(inbox(0, 1), owner(0)).ok().unwrap()).collect();
-        assert_eq!(inboxes.enter(inbox(0, 1), owner(0)).err().unwrap().status().as_u16(), 429);
+            (0..PER_INBOX).map(|_| inbox_streams.claim(inbox(0, 1), owner(0)).ok().unwrap()).collect();
+        assert_eq!(inbox_streams.claim(inbox(0, 1), owner(0)).err().unwrap().status().as_u16(), 429);
         // The projects of one owner share half of the slots.
-        held.extend((0..2).map(|n| inboxes.enter(inbox(1, n), owner(0)).ok().unwrap()));
-        assert_eq!(inboxes.enter(inbox(2, 1), owner(0)).err().unwrap().status().as_u16(), 429);
-        held.extend((0..6).map(|n| inboxes.enter(inbox(3, n), owner(1)).ok().unwrap()));
-        assert_eq!(inboxes.enter(inbox(3, 9), owner(1)).err().unwrap().status().as_u16(), 429);
-        held.push(inboxes.enter(inbox(4, 1), owner(2)).ok().unwrap());
+        held.extend((0..2).map(|n| inbox_streams.claim(inbox(1, n), owner(0)).ok().unwrap()));
+        assert_eq!(inbox_streams.claim(inbox(2, 1), owner(0)).err().unwrap().status().as_u16(), 429);
+        held.extend((0..6).map(|n| inbox_streams.claim(inbox(3, n), owner(1)).ok().unwrap()));
+        assert_eq!(inbox_streams.claim(inbox(3, 9), owner(1)).err().unwrap().status().as_u16(), 429);
+        held.push(inbox_streams.claim(inbox(4, 1), owner(2)).ok().unwrap());
         held.clear();
-        assert!(locked(&inboxes.open).is_empty() && inboxes.slots.taken() == 0);
+        assert!(locked(&inbox_streams.open).is_empty() && inbox_streams.slots.taken() == 0);
     }
 }

@@ -21,7 +21,7 @@ use crate::http::error::ApiError;
 use crate::http::fields::{Fields, Text};
 use crate::http::request::Request;
 use crate::http::respond::Reply;
-use crate::resources::sessions::{self, BODY, CHOSEN};
+use crate::resources::sessions::{self, MAX_BODY_BYTES, NEW_PASSWORD};
 
 const NAME: Text = Text::line(200);
 const TOKEN: Text = Text::line(200);
@@ -38,25 +38,25 @@ enum Joining {
 
 /// `POST /auth/invites/accept`
 pub async fn accept(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
-    session::refuse_other_sites(request)?;
-    let body = request.read_json(BODY).await?;
+    session::refuse_cross_site(request)?;
+    let body = request.read_json(MAX_BODY_BYTES).await?;
     let mut fields = Fields::of(&body);
     let token = fields.required_text("token", &TOKEN);
     let name = fields.required_text("name", &NAME).trim();
-    let password = fields.required_text("password", &CHOSEN);
+    let password = fields.required_text("password", &NEW_PASSWORD);
     fields.finish()?;
 
     let found = invites::find(&app.store.connection().await?, &invites::token_hash(token)).await?;
     let (invite, holder) = found.ok_or_else(no_such_invite)?;
-    pending(&invite, app.clock.now())?;
-    let joining = joining(app, request, &invite, holder, &Chosen { name, password }).await?;
+    check_pending(&invite, app.clock.now())?;
+    let joining = joining(app, request, &invite, holder, &JoinInput { name, password }).await?;
 
     let now = app.clock.now();
     let mut db = app.store.connection().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     // The invitation may have been accepted or revoked meanwhile.
     let invite = invites::get_for_update(&tx, invite.project, invite.id).await?.ok_or_else(no_such_invite)?;
-    pending(&invite, now)?;
+    check_pending(&invite, now)?;
     let inviter = members::get(&tx, invite.project, invite.invited_by).await?;
     if inviter.is_none_or(|inviter| inviter.role != Role::Admin) {
         return Err(ApiError::Conflict(
@@ -64,7 +64,7 @@ pub async fn accept(app: &App, request: &Request<'_>) -> Result<Reply, ApiError>
                 .to_owned(),
         ));
     }
-    let credentials = settle(&tx, joining, &invite, holder, now).await?;
+    let credentials = store_account(&tx, joining, &invite, holder, now).await?;
     let account = &credentials.account;
     if members::get(&tx, invite.project, account.id).await?.is_none() {
         members::join(&tx, invite.project, account.id, invite.role, now).await?;
@@ -84,7 +84,7 @@ pub async fn accept(app: &App, request: &Request<'_>) -> Result<Reply, ApiError>
 }
 
 /// Name and password sent by the holder of a link.
-struct Chosen<'a> {
+struct JoinInput<'a> {
     name: &'a str,
     /// The chosen password, or that of the existing account.
     password: &'a str,
@@ -96,9 +96,9 @@ async fn joining(
     request: &Request<'_>,
     invite: &Invite,
     holder: LinkHolder,
-    chosen: &Chosen<'_>,
+    input: &JoinInput<'_>,
 ) -> Result<Joining, ApiError> {
-    let Chosen { name, password } = *chosen;
+    let JoinInput { name, password } = *input;
     let known = accounts::find(&app.store.connection().await?, &invite.email).await?;
     if let Some(known) = &known
         && (known.account.is_verified || holder == LinkHolder::Unproven)
@@ -118,7 +118,7 @@ async fn joining(
 }
 
 /// Stores the account. Fails if it has changed since the password was checked.
-async fn settle(
+async fn store_account(
     tx: &Transaction<'_>,
     joining: Joining,
     invite: &Invite,
@@ -136,7 +136,7 @@ async fn settle(
                 return Err(changed());
             }
             if !current.account.is_verified && holder == LinkHolder::Unproven {
-                confine(tx, account, invite).await?;
+                check_no_other_project(tx, account, invite).await?;
             }
             Ok(current)
         }
@@ -161,7 +161,7 @@ async fn settle(
 }
 
 /// Checks that an account with an unverified address belongs to no project other than the inviting one.
-async fn confine(tx: &Transaction<'_>, account: &Account, invite: &Invite) -> Result<(), ApiError> {
+async fn check_no_other_project(tx: &Transaction<'_>, account: &Account, invite: &Invite) -> Result<(), ApiError> {
     let others = members::memberships(tx, account.id).await?;
     if others.iter().any(|membership| membership.project != invite.project) {
         return Err(ApiError::Conflict(
@@ -175,7 +175,7 @@ fn no_such_invite() -> ApiError {
     ApiError::NotFound("no such invite".to_owned())
 }
 
-fn pending(invite: &Invite, now: Timestamp) -> Result<(), ApiError> {
+fn check_pending(invite: &Invite, now: Timestamp) -> Result<(), ApiError> {
     match invite.status(now) {
         InviteStatus::Pending => Ok(()),
         other => Err(ApiError::Conflict(format!("the invite is {}; ask for a new one", other.as_str()))),

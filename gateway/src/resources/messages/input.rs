@@ -138,8 +138,8 @@ fn content(fields: &mut Fields<'_>, channel: Channel) -> Value {
         }
         None if nested => {}
         None => {
-            for (name, there, text) in [("subject", flat.0, subject), ("body", flat.1, body)] {
-                if !there && (needs_title || name == "body") {
+            for (name, is_present, text) in [("subject", flat.0, subject), ("body", flat.1, body)] {
+                if !is_present && (needs_title || name == "body") {
                     fields.problem(name, "is required, or a templateId");
                 }
                 parses(fields, name, text.unwrap_or_default());
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_say_the_same() {
+    fn flat_and_nested_forms_are_equivalent() {
         let flat = json!({"userId": "u1", "channel": "EMAIL", "subject": "Hi", "body": "B {{ user.name }}"});
         let nested =
             json!({"user_id": "u1", "channel": "email", "content": {"title": "Hi", "body": "B {{ user.name }}"}});
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_is_named_in_either_case() {
+    fn channel_name_is_case_insensitive() {
         for channel in ["PUSH", "push"] {
             let input = json!({"user_id": "u1", "channel": channel, "content": {"title": "Hi", "body": "B"}});
             assert_eq!(parsed(&input).unwrap().channel, Channel::Push);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_may_open_a_url() {
+    fn only_push_accepts_a_url() {
         let flat = json!({"userId": "u1", "channel": "PUSH", "subject": "t", "body": "b", "url": "/a/{{ id }}"});
         let nested = |channel: &str, url: Value| {
             parsed(&json!({"user_id": "u1", "channel": channel, "content": {"title": "t", "body": "b", "url": url}}))
@@ -200,14 +200,14 @@ mod tests {
         let mut mail = flat;
         mail["channel"] = json!("EMAIL");
         assert_eq!(parsed(&mail).unwrap_err(), ["url"]);
-        let beside = json!({"userId": "u1", "channel": "PUSH", "templateId": Uuid::nil(), "url": "/a"});
-        assert_eq!(parsed(&beside).unwrap_err(), ["url"]);
+        let with_template = json!({"userId": "u1", "channel": "PUSH", "templateId": Uuid::nil(), "url": "/a"});
+        assert_eq!(parsed(&with_template).unwrap_err(), ["url"]);
         let both = json!({"userId": "u1", "channel": "PUSH", "url": "/a", "content": {"title": "t", "body": "b"}});
         assert_eq!(parsed(&both).unwrap_err(), ["content"]);
     }
 
     #[test]
-    fn an_sms_needs_a_body_only() {
+    fn sms_requires_only_a_body() {
         let flat = parsed(&json!({"userId": "u1", "channel": "SMS", "body": "Code {{ code }}"})).unwrap();
         assert_eq!((flat.channel, &flat.content["body"]), (Channel::Sms, &json!("Code {{ code }}")));
         let nested = json!({"userId": "u1", "channel": "sms", "content": {"body": "Code {{ code }}"}});
@@ -217,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn a_template_brings_the_content() {
+    fn template_replaces_the_content() {
         let id = Uuid::from_u128(7);
         let input = parsed(&json!({"userId": "u1", "channel": "EMAIL", "templateId": id, "data": {"a": 1}})).unwrap();
         assert_eq!((input.template_id, input.content, input.data), (Some(id), json!({}), json!({"a": 1})));
     }
 
     #[test]
-    fn wrong_fields_are_named() {
+    fn invalid_fields_are_reported() {
         let id = Uuid::from_u128(7);
         for (value, fields) in [
             (json!({}), &["userId", "channel", "subject", "body"][..]),

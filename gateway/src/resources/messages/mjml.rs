@@ -15,9 +15,9 @@ pub async fn compile(cx: &Context<'_>, sent: &Map<String, Value>, input: &mut Di
     let body = input.content.get("body").and_then(Value::as_str).filter(|_| input.channel == Channel::Email);
     let Some(body) = body.filter(|body| mail_body::is_mjml(body)).map(str::to_owned) else { return Ok(()) };
     let field = if sent.get("content").is_some_and(Value::is_object) { "content.body" } else { "body" };
-    let made = rendering::rendered(cx, move || mail_body::made(&body)).await?;
-    let made = made.map_err(|error| ApiError::invalid(field, error.to_string()))?;
-    if let Some(html) = made.compiled {
+    let prepared = rendering::rendered(cx, move || mail_body::prepare(&body)).await?;
+    let prepared = prepared.map_err(|error| ApiError::invalid(field, error.to_string()))?;
+    if let Some(html) = prepared.compiled {
         input.content["compiled"] = Value::String(html);
     }
     if input.content.to_string().len() + input.data.to_string().len() > CONTENT_MAX {

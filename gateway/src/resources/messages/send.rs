@@ -55,7 +55,7 @@ impl SentView {
 pub async fn send(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let started = Instant::now();
     let key = idempotency::key(cx)?;
-    let wait = Wait::asked(cx)?.seconds();
+    let wait = Wait::from_headers(cx)?.seconds();
     let id_type = id_type::of(&cx.query()?)?;
     let sent = cx.read_json(body::MAX_BYTES).await?;
     let mut input = input::direct(&sent)?;
@@ -69,7 +69,7 @@ pub async fn send(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let (id, stored) = message_id(cx, key).await?;
     if stored.is_none() {
         if cx.caller.is_session() {
-            note(cx, id, &input).await?;
+            record_audit(cx, id, &input).await?;
         }
         publish(cx, id, users, &input).await?;
     }
@@ -99,7 +99,7 @@ async fn message_id(cx: &Context<'_>, key: Option<&str>) -> Result<(Uuid, Option
     let Some(key) = key else { return Ok((fresh, None)) };
     let key = client_ids::resource_key(cx.project, "message", key);
     let (db, now) = (cx.database().await?, kernel::clock::from_ms(cx.received_ms));
-    let first = client_ids::first_of(&db, cx.project, key, fresh, now).await?;
+    let first = client_ids::claim_or_get(&db, cx.project, key, fresh, now).await?;
     if first == fresh {
         return Ok((fresh, None));
     }
@@ -113,11 +113,11 @@ async fn message_id(cx: &Context<'_>, key: Option<&str>) -> Result<(Uuid, Option
 /// Records a message sent from a login session in the audit log; messages sent with API keys are only in the ledger.
 ///
 /// Call it before publishing, so that no message is sent without an entry. The entry omits the content.
-async fn note(cx: &Context<'_>, id: Uuid, input: &DirectInput) -> Result<(), ApiError> {
+async fn record_audit(cx: &Context<'_>, id: Uuid, input: &DirectInput) -> Result<(), ApiError> {
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let details = json!({ "channel": input.channel.as_str(), "templateId": input.template_id });
-    audit_log::note(cx, &tx, "message.sent", (id, ""), details).await?;
+    audit_log::record(cx, &tx, "message.sent", (id, ""), details).await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(())
 }

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_fields_are_all_named() {
+    fn all_invalid_fields_are_reported() {
         for (value, fields) in [
             (json!({}), &["title", "body"][..]),
             (json!({"title": "", "body": "b"}), &["title"]),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_bears_the_time_of_its_publication() {
+    fn item_keeps_its_publication_time() {
         let draft = new(json!({"title": "t", "body": "b"})).unwrap();
         assert_eq!(draft.published_at, None);
         let change = |item: &NewsItem, value: Value, second| {

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_needs_only_a_name() {
+    fn project_requires_only_a_name() {
         let project = new(json!({"name": " Shop "})).unwrap();
         assert_eq!((project.name.as_str(), project.timezone.as_str(), project.rate_limit), ("Shop", "UTC", 1_000));
         for without in [json!({}), json!({"name": null})] {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_fields_are_named() {
+    fn invalid_fields_are_reported() {
         for (field, wrong) in [
             ("name", json!(" ")),
             ("name", json!("a\nb")),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_can_be_sent_back() {
+    fn put_accepts_the_representation_from_get() {
         let project = new(json!({"name": "Shop"})).unwrap();
         let read = json!({"id": "x", "name": "Shop", "role": "ADMIN", "webhookSecret": "w", "identitySecret": "i",
                           "previousWebhookSecretUntil": null, "signingSecret": "s", "previousSigningSecretUntil": null, "createdAt": "", "updatedAt": "", "rateLimit": 5});

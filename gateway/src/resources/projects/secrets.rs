@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::http::body::{self, Media};
 use crate::http::error::ApiError;
 use crate::http::respond::{Reply, ok};
-use crate::resources::sessions::BODY;
+use crate::resources::sessions::MAX_BODY_BYTES;
 use crate::resources::{audit_log, change_hint, time_format};
 
 #[derive(Serialize)]
@@ -51,7 +51,7 @@ pub async fn rotate_signing(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let secrets = projects::secrets(&tx, keys, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
     let secrets = secrets.with_rotated_signing(now);
     projects::set_secrets(&tx, keys, cx.project, &secrets, now).await?;
-    audit_log::note(cx, &tx, "project.signing_secret_rotated", (cx.project.0, &project.name), json!({})).await?;
+    audit_log::record(cx, &tx, "project.signing_secret_rotated", (cx.project.0, &project.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     let shown = SecretsView::new(secrets, now);
     let until = shown.previous_signing_secret_until.map(kernel::clock::rfc3339);
@@ -67,7 +67,7 @@ pub async fn rotate_webhook(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let secrets = projects::secrets(&tx, keys, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
     let secrets = secrets.with_rotated_webhook(now);
     projects::set_secrets(&tx, keys, cx.project, &secrets, now).await?;
-    audit_log::note(cx, &tx, "project.webhook_secret_rotated", (cx.project.0, &project.name), json!({})).await?;
+    audit_log::record(cx, &tx, "project.webhook_secret_rotated", (cx.project.0, &project.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     let shown = SecretsView::new(secrets, now);
     let until = shown.previous_webhook_secret_until.map(kernel::clock::rfc3339);
@@ -77,7 +77,7 @@ pub async fn rotate_webhook(cx: &Context<'_>) -> Result<Reply, ApiError> {
 /// `POST /projects/:id/identity-secret`: rotates the identity secret. The previous one stays valid for the requested
 /// overlap.
 pub async fn rotate_identity(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let bytes = cx.read_bytes(Media::Json, BODY).await?;
+    let bytes = cx.read_bytes(Media::Json, MAX_BODY_BYTES).await?;
     let body = if bytes.is_empty() { Map::new() } else { body::json_object(&bytes)? };
     let hours = input::overlap(&body)?;
     let (keys, now) = (&cx.app.master_keys, cx.app.clock.now());
@@ -88,7 +88,7 @@ pub async fn rotate_identity(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let secrets = secrets.with_rotated_identity(now, Duration::from_hours(hours));
     projects::set_secrets(&tx, keys, cx.project, &secrets, now).await?;
     let details = json!({ "overlapHours": hours });
-    audit_log::note(cx, &tx, "project.identity_secret_rotated", (cx.project.0, &project.name), details).await?;
+    audit_log::record(cx, &tx, "project.identity_secret_rotated", (cx.project.0, &project.name), details).await?;
     tx.commit().await.map_err(StoreError::from)?;
     cx.app.auth.identity_secrets.remove([cx.project]);
     change_hint::announce(&cx.app.bus, Topic::Project).await;

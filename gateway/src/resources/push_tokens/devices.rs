@@ -4,7 +4,7 @@ use domain::push_token::Platform;
 use jiff::Timestamp;
 use serde::Serialize;
 use store_profiles::push_tokens::{self, DeviceFilter, PushToken};
-use store_profiles::users::read::{self as people, ShownPerson};
+use store_profiles::users::read::{self as users, UserSummary};
 use store_profiles::users::user_ref::UserRef;
 use uuid::Uuid;
 
@@ -29,12 +29,12 @@ struct DeviceView {
 }
 
 impl DeviceView {
-    fn new(device: &PushToken, person: Option<&ShownPerson>) -> Self {
+    fn new(device: &PushToken, user: Option<&UserSummary>) -> Self {
         Self {
             id: device.id,
             platform: device.platform.as_str(),
-            user_id: person.and_then(|person| person.external_id.clone()),
-            anonymous_id: person.and_then(|person| person.anonymous_id.clone()),
+            user_id: user.and_then(|user| user.external_id.clone()),
+            anonymous_id: user.and_then(|user| user.anonymous_id.clone()),
             created_at: device.created_at,
             updated_at: device.updated_at,
         }
@@ -52,7 +52,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
         // An unknown user has no devices.
         Some(user) => {
             let user = UserRef::new(user, id_type);
-            Some(people::find_readable_id(&db, cx.project, user).await?.unwrap_or_default())
+            Some(users::find_readable_id(&db, cx.project, user).await?.unwrap_or_default())
         }
         None => None,
     };
@@ -61,6 +61,6 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let end = page.cut(&mut devices, |device| (device.created_at, device.id));
     let total = push_tokens::total(&db, cx.project, &filter).await?;
     let ids: Vec<Uuid> = devices.iter().map(|device| device.user_id).collect();
-    let people = people::shown(&db, cx.project, &ids).await?;
-    end.reply("devices", devices.iter().map(|device| DeviceView::new(device, people.get(&device.user_id))), total)
+    let users = users::summaries(&db, cx.project, &ids).await?;
+    end.reply("devices", devices.iter().map(|device| DeviceView::new(device, users.get(&device.user_id))), total)
 }

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn both_styles_of_names_are_read() {
+    fn both_field_name_styles_are_accepted() {
         for (name, value) in [("user_id", "u"), ("userId", "u")] {
             let input = registration(json!({name: value, "platform": "IOS", "token": "ab"}).as_object().unwrap());
             assert_eq!(input.unwrap().user_id.as_deref(), Some("u"));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_fields_are_named() {
+    fn invalid_fields_are_reported() {
         for (value, fields) in [
             (json!({}), &["user_id", "platform", "token"][..]),
             (json!({"user_id": 5, "platform": "ios", "token": ""}), &["user_id", "platform", "token"]),

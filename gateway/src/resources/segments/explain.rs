@@ -4,12 +4,12 @@ use database::StoreError;
 use rules::eval::{self, Facts};
 use serde::Serialize;
 use serde_json::Value;
-use store_profiles::segments::{SegmentType, evaluate as people, person};
+use store_profiles::segments::{SegmentType, evaluate, user_facts};
 use store_profiles::users::read;
 use store_profiles::users::user_ref::UserRef;
 use uuid::Uuid;
 
-use super::evaluate::{AT_MOST, evaluation_permit, failed};
+use super::evaluate::{EVALUATION_TIMEOUT, evaluation_error, evaluation_permit};
 use super::found;
 use crate::context::Context;
 use crate::http::error::ApiError;
@@ -36,12 +36,13 @@ pub async fn explain(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError>
     let _permit = evaluation_permit(cx).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    people::limit(&tx, AT_MOST).await?;
+    evaluate::set_timeout(&tx, EVALUATION_TIMEOUT).await?;
     let user = read::find_readable(&tx, cx.project, named).await?.ok_or_else(|| ApiError::no_such("user"))?;
     let now = cx.app.clock.now();
     let rules = segment.parsed_rules()?;
-    let definitions = people::definitions(&tx, cx.project, &[segment.id].into()).await?;
-    let person = person::load(&tx, cx.project, user, (&rules, &definitions), now).await.map_err(failed)?;
+    let definitions = evaluate::definitions(&tx, cx.project, &[segment.id].into()).await?;
+    let person =
+        user_facts::load(&tx, cx.project, user, (&rules, &definitions), now).await.map_err(evaluation_error)?;
     let matches = match segment.segment_type {
         SegmentType::Rules => eval::holds(&rules, &person, now),
         SegmentType::Manual => person.is_member(segment.id),

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_without_rules_is_a_list() {
+    fn segment_without_rules_is_manual() {
         assert_eq!(new(json!({"name": "n"})).unwrap().segment_type, SegmentType::Manual);
         assert_eq!(new(json!({"name": "n", "rules": []})).unwrap().segment_type, SegmentType::Rules);
         assert_eq!(new(json!({"name": "n", "rules": [], "type": "MANUAL"})).unwrap().segment_type, SegmentType::Manual);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_fields_are_named() {
+    fn invalid_fields_are_reported() {
         for (value, field) in [
             (json!({"name": ""}), "name"),
             (json!({"name": 5}), "name"),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_can_be_sent_back_and_the_type_stays() {
+    fn put_accepts_the_representation_and_keeps_the_type() {
         let list = new(json!({"name": "n", "description": "d"})).unwrap();
         let change =
             |value: Value| changed_segment(value.as_object().unwrap(), list.clone(), NOW).map_err(|e| named(&e));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_needs_rules() {
+    fn estimate_requires_rules() {
         let tried = |value: Value| estimate(value.as_object().unwrap()).map_err(|e| named(&e));
         assert_eq!(tried(json!({"rules": []})).unwrap(), (Vec::new(), 0));
         assert_eq!(tried(json!({"rules": [rule()], "sample": 5})).unwrap().1, 5);

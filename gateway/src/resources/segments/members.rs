@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 
 use database::StoreError;
-use rules::look::Look;
+use rules::change::ChangeKind;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use store_profiles::segments::{self, SegmentType, dirty, evaluate as people, follow, members};
+use store_profiles::segments::{self, SegmentType, dirty, evaluate, follow, members};
 use uuid::Uuid;
 
 use super::super::audit_log;
 use super::super::users::UserView;
-use super::evaluate::{self, Count, bound, evaluation_permit, failed};
-use super::{found, input, locked, rests};
+use super::evaluate::{Count, count_of, evaluation_error, evaluation_permit, limit_statements};
+use super::{dependencies, found, input, locked};
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
@@ -23,7 +23,7 @@ use crate::resources::{id_type, path_params};
 
 /// Maximum number of users to add, and to remove, per request.
 const CHANGES_MAX: usize = 10_000;
-const PERSON: Text = Text::line(200);
+const USER: Text = Text::line(200);
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -40,13 +40,13 @@ pub async fn estimate(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let _permit = evaluation_permit(cx).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    rests::check_named(cx, &tx, body.get("rules").unwrap_or(&Value::Null)).await?;
-    bound(&tx).await?;
-    let whom = people::satisfying(&tx, cx.project, &rules, cx.app.clock.now()).await?;
-    let estimated_count = people::count(&tx, &whom).await.map_err(failed)?;
+    dependencies::check_references(cx, &tx, body.get("rules").unwrap_or(&Value::Null)).await?;
+    limit_statements(&tx).await?;
+    let selection = evaluate::satisfying(&tx, cx.project, &rules, cx.app.clock.now()).await?;
+    let estimated_count = evaluate::count(&tx, &selection).await.map_err(evaluation_error)?;
     let users = match sample {
         0 => None,
-        sample => Some(people::page(&tx, &whom, &people::FIRST, sample).await.map_err(failed)?),
+        sample => Some(evaluate::page(&tx, &selection, &evaluate::FIRST_PAGE, sample).await.map_err(evaluation_error)?),
     };
     let users = users.map(|users| users.into_iter().map(UserView::from).collect());
     ok(&EstimateView { estimated_count, users })
@@ -60,11 +60,11 @@ pub async fn list_users(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiErr
     let _permit = evaluation_permit(cx).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    bound(&tx).await?;
-    let whom = people::members(&tx, cx.project, segment.id, cx.app.clock.now()).await?;
-    let mut users = people::page(&tx, &whom, &page.start, page.rows()).await.map_err(failed)?;
+    limit_statements(&tx).await?;
+    let selection = evaluate::members(&tx, cx.project, segment.id, cx.app.clock.now()).await?;
+    let mut users = evaluate::page(&tx, &selection, &page.start, page.rows()).await.map_err(evaluation_error)?;
     let end = page.cut(&mut users, |user| (user.created_at, user.id));
-    let total = people::count_capped(&tx, &whom).await.map_err(failed)?;
+    let total = evaluate::count_capped(&tx, &selection).await.map_err(evaluation_error)?;
     end.reply("users", users.into_iter().map(UserView::from), total)
 }
 
@@ -115,14 +115,14 @@ pub async fn change_members(cx: &Context<'_>, segment: &str) -> Result<Reply, Ap
         let removed = members::remove(&tx, cx.project, id, &ids(&gone)).await?;
         let added = members::add(&tx, cx.project, id, &ids(&known), now).await?;
         let changed: Vec<Uuid> = known.values().chain(gone.values()).copied().collect();
-        dirty::mark(&tx, cx.project, &Look::Segment(id), &changed, now).await?;
+        dirty::mark(&tx, cx.project, &ChangeKind::Segment(id), &changed, now).await?;
         let details = json!({ "added": added, "removed": removed });
-        audit_log::note(cx, &tx, "segment.members_changed", (id, &segment.name), details).await?;
+        audit_log::record(cx, &tx, "segment.members_changed", (id, &segment.name), details).await?;
         tx.commit().await.map_err(StoreError::from)?;
         let unknown = add.iter().filter(|text| !known.contains_key(**text)).map(|text| (*text).to_owned());
         (added, removed, unknown.collect())
     };
-    let count = evaluate::count_of(cx, id).await?;
+    let count = count_of(cx, id).await?;
     ok(&MembersView { added, removed, not_found, count })
 }
 
@@ -139,11 +139,11 @@ struct MemberChanges<'a> {
 fn changes(body: &Map<String, Value>) -> Result<MemberChanges<'_>, ApiError> {
     let mut fields = Fields::of(body);
     fields.not_null(&["add", "remove"]);
-    let mut people = |name| {
+    let mut ids = |name| {
         let items = fields.array(name, 0..=CHANGES_MAX).unwrap_or_default();
-        items.iter().filter_map(|item| item.text(&PERSON)).collect::<Vec<_>>()
+        items.iter().filter_map(|item| item.text(&USER)).collect::<Vec<_>>()
     };
-    let (add, remove) = (people("add"), people("remove"));
+    let (add, remove) = (ids("add"), ids("remove"));
     if !fields.has("add") && !fields.has("remove") {
         fields.problem("add", "is required, or `remove`: arrays of external or internal IDs");
     }

@@ -45,7 +45,7 @@ pub async fn report(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let project = projects::get(&db, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
     let zone = TimeZone::get(&project.timezone).unwrap_or(TimeZone::UTC);
     let period = Period::ending(cx.app.clock.now(), days, zone);
-    let counts: BTreeMap<Date, starts::Count> =
+    let counts: BTreeMap<Date, starts::EntryCount> =
         starts::days(&db, cx.project, segment.id, period.first).await?.into_iter().collect();
     let day = |day: Date| {
         let count = counts.get(&day).copied().unwrap_or_default();

@@ -9,7 +9,7 @@ use crate::http::error::ApiError;
 use crate::http::fields::{Fields, Text};
 
 const NAME: Text = Text::line(255);
-const DESCRIPTION: Text = Text::maybe_line(1_000);
+const DESCRIPTION: Text = Text::line_or_empty(1_000);
 const READ_ONLY: &[&str] = &["id", "createdAt", "updatedAt"];
 
 /// Reads a new group. `name` is required.
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_needs_a_name_alone() {
+    fn group_requires_only_a_name() {
         let group = new(&json!({"name": "News"})).unwrap();
         assert_eq!((group.description.as_str(), group.default_subscribed, group.public), ("", true, true));
         for (value, field) in [
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_sent_changes() {
+    fn only_sent_fields_change() {
         let first =
             new(&json!({"name": "n", "description": "d", "defaultSubscribed": false, "public": false})).unwrap();
         let change = |value: Value| changed_group(value.as_object().unwrap(), first.clone(), NOW).unwrap();

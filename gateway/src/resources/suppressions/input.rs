@@ -12,7 +12,7 @@ use crate::resources::templates::CHANNELS;
 
 const USER: Text = Text::line(200);
 const ADDRESS: Text = Text::line(320);
-const NOTE: Text = Text::maybe_line(500);
+const NOTE: Text = Text::line_or_empty(500);
 const REASONS: &[(&str, Reason)] = &[
     ("manual", Reason::Manual),
     ("unsubscribed", Reason::Unsubscribed),
@@ -23,18 +23,18 @@ const READ_ONLY: &[&str] = &["messageId", "createdAt"];
 
 /// The target of an entry.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Whom {
+pub enum SuppressionTarget {
     Address(Address),
     /// External or internal user ID.
     User(String),
     /// ID of an existing entry.
-    Place(Uuid),
+    Entry(Uuid),
 }
 
 #[derive(Debug, PartialEq)]
-pub struct New {
+pub struct NewSuppression {
     pub channel: Channel,
-    pub whom: Whom,
+    pub target: SuppressionTarget,
     pub reason: Reason,
     pub note: String,
 }
@@ -42,22 +42,22 @@ pub struct New {
 #[derive(Debug, PartialEq)]
 pub struct Removal {
     pub channel: Channel,
-    pub whom: Whom,
+    pub target: SuppressionTarget,
     /// `None` removes the entries for all reasons.
     pub reason: Option<Reason>,
 }
 
 /// Reads `channel` (default email), `address` or `userId`, `reason` (default `manual`) and `note`.
-pub fn new(body: &Map<String, Value>) -> Result<New, ApiError> {
+pub fn new(body: &Map<String, Value>) -> Result<NewSuppression, ApiError> {
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
     fields.read_only(&["id"]);
     let channel = fields.choice("channel", CHANNELS).unwrap_or(Channel::Email);
-    let whom = whom(&mut fields, channel);
+    let target = target(&mut fields, channel);
     let reason = fields.choice("reason", REASONS).unwrap_or(Reason::Manual);
     let note = fields.text("note", &NOTE).unwrap_or_default().to_owned();
     fields.finish()?;
-    Ok(New { channel, whom, reason, note })
+    Ok(NewSuppression { channel, target, reason, note })
 }
 
 /// Reads `id`, or `channel` (default email) with `address` or `userId`, and an optional `reason`.
@@ -67,22 +67,22 @@ pub fn removal(body: &Map<String, Value>) -> Result<Removal, ApiError> {
     fields.read_only(&["note"]);
     let channel = fields.choice("channel", CHANNELS).unwrap_or(Channel::Email);
     let reason = fields.choice("reason", REASONS);
-    let whom = if fields.has("id") && !fields.is_null("id") {
+    let target = if fields.has("id") && !fields.is_null("id") {
         // The ID alone selects the entry, but these fields must still be valid.
         let _ = (fields.text("address", &ADDRESS), fields.text("userId", &USER), fields.text("user_id", &USER));
         let id = fields.text("id", &USER).and_then(|text| Uuid::try_parse(text).ok());
         if id.is_none() {
             fields.problem("id", "must be the ID of an entry on the list");
         }
-        Whom::Place(id.unwrap_or_default())
+        SuppressionTarget::Entry(id.unwrap_or_default())
     } else {
-        whom(&mut fields, channel)
+        target(&mut fields, channel)
     };
     fields.finish()?;
-    Ok(Removal { channel, whom, reason })
+    Ok(Removal { channel, target, reason })
 }
 
-fn whom(fields: &mut Fields<'_>, channel: Channel) -> Whom {
+fn target(fields: &mut Fields<'_>, channel: Channel) -> SuppressionTarget {
     let user = fields.text("userId", &USER).or(fields.text("user_id", &USER)).map(str::to_owned);
     let text = fields.text("address", &ADDRESS);
     let mut given = |name| fields.has(name) && !fields.is_null(name);
@@ -112,8 +112,8 @@ fn whom(fields: &mut Fields<'_>, channel: Channel) -> Whom {
         fields.problem("address", "is required, or `userId`");
     }
     match (address, user) {
-        (Some(address), _) => Whom::Address(address),
-        (None, user) => Whom::User(user.unwrap_or_default()),
+        (Some(address), _) => SuppressionTarget::Address(address),
+        (None, user) => SuppressionTarget::User(user.unwrap_or_default()),
     }
 }
 
@@ -128,35 +128,35 @@ mod tests {
 
     use super::*;
 
-    fn problems(read: Result<Whom, ApiError>) -> Vec<String> {
+    fn problems(read: Result<SuppressionTarget, ApiError>) -> Vec<String> {
         read.unwrap_err().details().iter().map(|p| p.field.clone()).collect()
     }
 
-    fn read(body: &Value) -> Result<Whom, ApiError> {
-        new(body.as_object().unwrap()).map(|n| n.whom)
+    fn read(body: &Value) -> Result<SuppressionTarget, ApiError> {
+        new(body.as_object().unwrap()).map(|n| n.target)
     }
 
-    fn read_removal(body: &Value) -> Result<Whom, ApiError> {
-        removal(body.as_object().unwrap()).map(|r| r.whom)
+    fn read_removal(body: &Value) -> Result<SuppressionTarget, ApiError> {
+        removal(body.as_object().unwrap()).map(|r| r.target)
     }
 
     #[test]
-    fn addresses_are_normalised_and_people_named() {
-        let ann = Whom::Address(Address::email("ann@example.com"));
+    fn addresses_are_normalized_and_users_accepted() {
+        let ann = SuppressionTarget::Address(Address::email("ann@example.com"));
         assert_eq!(read(&json!({"address": " Ann@Example.com"})).unwrap(), ann);
-        let number = Whom::Address(Address::number("+15551234567"));
+        let number = SuppressionTarget::Address(Address::number("+15551234567"));
         assert_eq!(read(&json!({"channel": "SMS", "address": "+1 555 123-4567"})).unwrap(), number);
-        assert_eq!(read(&json!({"channel": "PUSH", "userId": "u"})).unwrap(), Whom::User("u".to_owned()));
+        assert_eq!(read(&json!({"channel": "PUSH", "userId": "u"})).unwrap(), SuppressionTarget::User("u".to_owned()));
         let id = Uuid::from_u128(5);
         assert_eq!(
             read_removal(&json!({"id": id, "address": "ann@example.com", "note": ""})).unwrap(),
-            Whom::Place(id)
+            SuppressionTarget::Entry(id)
         );
         assert_eq!(read_removal(&json!({"address": "ann@example.com"})).unwrap(), ann);
     }
 
     #[test]
-    fn wrong_fields_are_named() {
+    fn invalid_fields_are_reported() {
         for (body, field) in [
             (json!({}), "address"),
             (json!({"address": "x"}), "address"),

@@ -15,10 +15,10 @@ pub const CHANNELS: &[(&str, Channel)] =
     &[("EMAIL", Channel::Email), ("PUSH", Channel::Push), ("IN_APP", Channel::InApp), ("SMS", Channel::Sms)];
 
 const NAME: Text = Text::line(200);
-pub(in crate::resources) const SUBJECT: Text = Text::maybe_line(1_000);
+pub(in crate::resources) const SUBJECT: Text = Text::line_or_empty(1_000);
 /// In characters; the template language applies the same number as a limit in bytes.
 const BODY: Text = Text::any(1024 * 1024);
-const URL: Text = Text::line(push_url::LENGTH_MAX);
+const URL: Text = Text::line(push_url::MAX_CHARS);
 const TAG: Text = Text::line(100);
 const TAGS_MAX: usize = 50;
 
@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn a_template_needs_a_name_a_channel_and_a_body() {
+    fn template_requires_name_channel_and_body() {
         let template = new(json!({"name": "Welcome", "channel": "EMAIL", "body": "Hi {{ user.name }}"})).unwrap();
         assert_eq!((template.version, template.ai, template.subject.as_str()), (1, false, ""));
         assert_eq!(new(json!({})).unwrap_err(), ["name", "channel", "body"]);
     }
 
     #[test]
-    fn wrong_fields_are_all_named() {
+    fn all_invalid_fields_are_reported() {
         for (value, field) in [
             (json!({"name": "a\r\nb"}), "name"),
             (json!({"name": "n".repeat(201)}), "name"),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_does_not_parse_is_told_where() {
+    fn parse_error_reports_line_and_column() {
         let body = json!({"name": "n", "channel": "EMAIL", "body": "line one\n  {% if a %}"});
         let error = new_template(&object(body), Uuid::nil(), NOW).unwrap_err();
         let problem = &error.details()[0];
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_may_open_a_url() {
+    fn only_push_accepts_a_url() {
         let push = |url: Value| new(json!({"name": "n", "channel": "PUSH", "body": "b", "url": url}));
         assert_eq!(push(json!("/orders/{{ id }}")).unwrap().url.as_deref(), Some("/orders/{{ id }}"));
         assert_eq!(push(json!(null)).unwrap().url, None);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_change_of_content_makes_a_version() {
+    fn only_content_changes_increment_the_version() {
         let first = new(json!({"name": "n", "channel": "PUSH", "subject": "s", "body": "b"})).unwrap();
         let change = |value| changed_template(&object(value), first.clone(), NOW);
         assert_eq!(change(json!({"name": "m", "tags": ["t"], "body": "b"})).unwrap().version, 1);

@@ -14,13 +14,13 @@ use template::{ParseError, Template, placeholders};
 
 /// Counts the images without alternative text.
 pub fn images_without_alt(html: &str) -> usize {
-    let is_mute = |piece: &scan::Piece| match piece {
+    let lacks_alt = |piece: &scan::Piece| match piece {
         scan::Piece::Start(start) => {
             html[start.name.clone()].eq_ignore_ascii_case("img") && start.attribute(html, "alt").is_none()
         }
         _ => false,
     };
-    scan::pieces(html).filter(is_mute).count()
+    scan::pieces(html).filter(lacks_alt).count()
 }
 
 /// Whether MJML components remain in a mail's HTML. Mail clients do not render them.
@@ -41,7 +41,7 @@ pub fn is_mjml(body: &str) -> bool {
 
 /// An email body prepared for delivery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Made {
+pub struct PreparedBody {
     /// `None` if delivery uses the body as its author wrote it.
     pub compiled: Option<String>,
     /// Why the CSS was not inlined, if it was not.
@@ -49,7 +49,7 @@ pub struct Made {
 }
 
 /// Compiles an email body. Errors contain the line and column in the body.
-pub fn made(body: &str) -> Result<Made, ParseError> {
+pub fn prepare(body: &str) -> Result<PreparedBody, ParseError> {
     let template = Template::parse(body)?;
     let held = placeholders(body)?;
     let (html, template) = if let Some(root) = mjml::root(body, &held) {
@@ -69,9 +69,11 @@ pub fn made(body: &str) -> Result<Made, ParseError> {
     let is_own = |css: &str| html.is_none() || body.contains(css.trim());
     let inlined = inline::inlined(source, &placeholders(source)?, template.binds_names(), is_own);
     let (inlined, not_inlined) = match inlined {
-        Ok(Some(inlined)) if Template::parse(&inlined).is_err() => (None, Some(inline::Why::Unreadable.to_string())),
+        Ok(Some(inlined)) if Template::parse(&inlined).is_err() => {
+            (None, Some(inline::InlineError::Unreadable.to_string()))
+        }
         Ok(inlined) => (inlined, None),
         Err(why) => (None, Some(why.to_string())),
     };
-    Ok(Made { compiled: inlined.or(html), not_inlined })
+    Ok(PreparedBody { compiled: inlined.or(html), not_inlined })
 }

@@ -27,9 +27,9 @@ use crate::resources::{id_type, rendering};
 
 const USER_ID: Text = Text::line(200);
 /// Maximum total size of a push in bytes.
-const PUSH_MAX: usize = 4_096;
+const MAX_PUSH_BYTES: usize = 4_096;
 /// Maximum number of characters of a single SMS, with the GSM 7-bit alphabet.
-const ONE_SMS: usize = 160;
+const SINGLE_SMS_CHARACTERS: usize = 160;
 
 #[derive(Debug, Serialize)]
 struct PreviewView {
@@ -45,12 +45,12 @@ struct PreviewView {
 pub async fn preview(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path_params::id(segment, "template")?;
     let id_type = id_type::of(&cx.query()?)?;
-    let (named, data) = asked(&cx.read_json(body::MAX_BYTES).await?)?;
+    let (named, data) = preview_request(&cx.read_json(body::MAX_BYTES).await?)?;
     let db = cx.database().await?;
     let template = templates::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("template"))?;
     let now = cx.app.clock.now();
-    let person = match &named {
-        None => Recipient::nobody(Uuid::nil(), now),
+    let recipient = match &named {
+        None => Recipient::without_profile(Uuid::nil(), now),
         Some(named) => {
             let id = read::find_readable_id(&db, cx.project, UserRef::new(named, id_type)).await?;
             let found = recipient::load(&db, cx.project, id.as_slice()).await?.into_values().next();
@@ -59,17 +59,17 @@ pub async fn preview(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError>
     };
     drop(db);
     // Rendering may take up to 200 ms per part.
-    ok(&rendering::rendered(cx, move || rendered(&template, &person, data, now)).await??)
+    ok(&rendering::rendered(cx, move || rendered(&template, &recipient, data, now)).await??)
 }
 
 /// Reads `{ userId?, data? }`.
-fn asked(body: &Map<String, Value>) -> Result<(Option<String>, Map<String, Value>), ApiError> {
+fn preview_request(body: &Map<String, Value>) -> Result<(Option<String>, Map<String, Value>), ApiError> {
     let mut fields = Fields::of(body);
     let user = fields.text("userId", &USER_ID).map(str::to_owned);
     let mut data = Map::new();
     if let Some(element) = fields.element("data").filter(|data| !data.value().is_null()) {
         match element.value() {
-            Value::Object(given) => match properties::refuses(&element.value().to_string()) {
+            Value::Object(given) => match properties::find_violation(&element.value().to_string()) {
                 None => data.clone_from(given),
                 Some(why) => element.problem(why),
             },
@@ -82,7 +82,7 @@ fn asked(body: &Map<String, Value>) -> Result<(Option<String>, Map<String, Value
 
 fn rendered(
     template: &StoredTemplate,
-    person: &Recipient,
+    recipient: &Recipient,
     mut data: Map<String, Value>,
     now: Timestamp,
 ) -> Result<PreviewView, ApiError> {
@@ -92,9 +92,10 @@ fn rendered(
         data.entry("unsubscribeUrl").or_insert_with(|| "#unsubscribe".into());
     }
     data.entry("preferencesUrl").or_insert_with(|| "#preferences".into());
-    let leave = ["unsubscribeUrl", "preferencesUrl"].map(|name| data.get(name).and_then(Value::as_str).unwrap_or(""));
-    let leave = leave.map(str::to_owned);
-    let (seen, data) = (Personalization::new(person, (Uuid::nil(), channel), now), Value::Object(data));
+    let unsubscribe_links =
+        ["unsubscribeUrl", "preferencesUrl"].map(|name| data.get(name).and_then(Value::as_str).unwrap_or(""));
+    let unsubscribe_links = unsubscribe_links.map(str::to_owned);
+    let (seen, data) = (Personalization::new(recipient, (Uuid::nil(), channel), now), Value::Object(data));
     let scope = seen.scope(&data, now);
     let part = |field: &str, source: &str, escape| {
         let parsed = Template::parse(source)
@@ -116,7 +117,7 @@ fn rendered(
         None => None,
     };
     if channel == Channel::Email {
-        warnings.extend(mail::warnings(&subject.text, &body.text, &leave, template.not_inlined.as_deref()));
+        warnings.extend(mail::warnings(&subject.text, &body.text, &unsubscribe_links, template.not_inlined.as_deref()));
     }
     let body = if channel == Channel::Email { personalization::html(body.text) } else { body.text };
     Ok(PreviewView { subject: one_line(&subject.text), body, url, warnings })
@@ -137,11 +138,13 @@ fn warnings(channel: Channel, subject: &Rendered, body: &Rendered, url: Option<&
         found.push("body: it is empty".to_owned());
     }
     match channel {
-        Channel::Push if subject.len() + body.len() + url.len() > PUSH_MAX => {
-            found.push(format!("body: a push may have at most {PUSH_MAX} bytes in total; sending would fail"));
+        Channel::Push if subject.len() + body.len() + url.len() > MAX_PUSH_BYTES => {
+            found.push(format!("body: a push may have at most {MAX_PUSH_BYTES} bytes in total; sending would fail"));
         }
-        Channel::Sms if body.chars().count() > ONE_SMS => {
-            found.push(format!("body: a text over {ONE_SMS} characters is sent and billed as several SMS"));
+        Channel::Sms if body.chars().count() > SINGLE_SMS_CHARACTERS => {
+            found.push(format!(
+                "body: a text over {SINGLE_SMS_CHARACTERS} characters is sent and billed as several SMS"
+            ));
         }
         _ => {}
     }
@@ -156,11 +159,11 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-    fn look(channel: Channel, subject: &str, body: &str, data: Value) -> PreviewView {
-        look_opening(None, channel, subject, body, data)
+    fn preview_of(channel: Channel, subject: &str, body: &str, data: Value) -> PreviewView {
+        preview_with_url(None, channel, subject, body, data)
     }
 
-    fn look_opening(url: Option<&str>, channel: Channel, subject: &str, body: &str, data: Value) -> PreviewView {
+    fn preview_with_url(url: Option<&str>, channel: Channel, subject: &str, body: &str, data: Value) -> PreviewView {
         let template = StoredTemplate {
             id: Uuid::nil(),
             name: "n".to_owned(),
@@ -176,39 +179,39 @@ mod tests {
             compiled: None,
             not_inlined: None,
         };
-        let ann = Recipient { name: Some("Ann <b>".to_owned()), ..Recipient::nobody(Uuid::nil(), NOW) };
+        let ann = Recipient { name: Some("Ann <b>".to_owned()), ..Recipient::without_profile(Uuid::nil(), NOW) };
         rendered(&template, &ann, data.as_object().cloned().unwrap(), NOW).unwrap()
     }
 
     #[test]
-    fn what_has_no_value_is_named() {
+    fn missing_values_are_reported() {
         let body = "<p>{{ name }} {{ plan }} {{ x.y }}</p>{{ unsubscribeUrl }}";
-        let seen = look(Channel::Email, "Hi {{ name }}", body, json!({"plan": 1}));
+        let seen = preview_of(Channel::Email, "Hi {{ name }}", body, json!({"plan": 1}));
         assert_eq!((seen.subject.as_str(), seen.body.as_str()), ("Hi Ann <b>", "<p>Ann &lt;b&gt; 1 </p>#unsubscribe"));
         assert_eq!(seen.warnings, ["body: `x.y` has no value and is left out"]);
-        let link = look(Channel::Email, "s", "<a href='{{ unsubscribeUrl }}'>x</a>", json!({}));
+        let link = preview_of(Channel::Email, "s", "<a href='{{ unsubscribeUrl }}'>x</a>", json!({}));
         assert_eq!((link.body.as_str(), link.warnings.len()), ("<a href='#unsubscribe'>x</a>", 0));
     }
 
     #[test]
-    fn each_channel_has_its_own_bounds() {
-        let long = "x".repeat(PUSH_MAX);
-        assert_eq!(look(Channel::Push, "t", &long, json!({})).warnings.len(), 1);
-        assert_eq!(look(Channel::Push, "", "b", json!({})).warnings, ["subject: it is empty"]);
-        assert_eq!(look(Channel::Sms, "", &"x".repeat(161), json!({})).warnings.len(), 1);
-        assert_eq!(look(Channel::InApp, "", "{{ name }}", json!({})).body, "Ann <b>");
-        assert_eq!(look(Channel::Email, "s", " ", json!({})).warnings[0], "body: it is empty");
+    fn each_channel_has_its_own_limits() {
+        let long = "x".repeat(MAX_PUSH_BYTES);
+        assert_eq!(preview_of(Channel::Push, "t", &long, json!({})).warnings.len(), 1);
+        assert_eq!(preview_of(Channel::Push, "", "b", json!({})).warnings, ["subject: it is empty"]);
+        assert_eq!(preview_of(Channel::Sms, "", &"x".repeat(161), json!({})).warnings.len(), 1);
+        assert_eq!(preview_of(Channel::InApp, "", "{{ name }}", json!({})).body, "Ann <b>");
+        assert_eq!(preview_of(Channel::Email, "s", " ", json!({})).warnings[0], "body: it is empty");
     }
 
     #[test]
-    fn a_push_shows_what_it_opens_and_why_it_would_fail() {
-        let seen = |link: &str| look_opening(Some("{{ link }}"), Channel::Push, "t", "b", json!({ "link": link }));
+    fn push_preview_shows_its_url_or_the_error() {
+        let seen = |link: &str| preview_with_url(Some("{{ link }}"), Channel::Push, "t", "b", json!({ "link": link }));
         let fine = seen("myapp://order/1");
         assert_eq!((fine.url.as_deref(), fine.warnings.len()), (Some("myapp://order/1"), 0));
         let refused = seen("javascript:alert(1)");
         assert_eq!((refused.url, refused.warnings.len()), (None, 1));
         assert!(refused.warnings[0].starts_with("url: it must be "), "{:?}", refused.warnings);
-        let nothing = look_opening(Some("{{ link }}"), Channel::Push, "t", "b", json!({}));
+        let nothing = preview_with_url(Some("{{ link }}"), Channel::Push, "t", "b", json!({}));
         assert_eq!(
             (nothing.url, nothing.warnings),
             (None, vec!["url: `link` has no value and is left out".to_owned()])
@@ -216,12 +219,12 @@ mod tests {
     }
 
     #[test]
-    fn bad_questions_are_named() {
+    fn invalid_preview_requests_are_reported() {
         let fields = |body: Value| {
-            let error = asked(body.as_object().unwrap()).unwrap_err();
+            let error = preview_request(body.as_object().unwrap()).unwrap_err();
             error.details().iter().map(|p| p.field.clone()).collect::<Vec<_>>()
         };
         assert_eq!(fields(json!({"userId": 5, "data": [], "user": 1})), ["userId", "data", "user"]);
-        assert!(asked(json!({"data": null}).as_object().unwrap()).is_ok());
+        assert!(preview_request(json!({"data": null}).as_object().unwrap()).is_ok());
     }
 }

@@ -10,7 +10,7 @@ use store_profiles::users::user_ref::UserRef;
 use tokio::time::Instant;
 use wire::event::{Body, Erase, Identify, IngestItem, id_bytes, trace_bytes};
 
-use super::person;
+use super::user_reply;
 use crate::context::Context;
 use crate::http::body::MAX_BYTES;
 use crate::http::error::ApiError;
@@ -33,33 +33,38 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let id = path_params::text(segment, "user")?;
     let patch = patch(&cx.read_json(MAX_BYTES).await?)?;
     let user = find(cx, &id).await?;
-    fits(&user.properties, &patch)?;
+    check_limits(&user.properties, &patch)?;
     // API keys update users as often as they track events, so only changes from sessions are recorded.
     if cx.caller.is_session() {
-        note(cx, "user.updated", &user, json!({ "fields": patch.keys().collect::<Vec<_>>() })).await?;
+        record_audit(cx, "user.updated", &user, json!({ "fields": patch.keys().collect::<Vec<_>>() })).await?;
     }
     let properties = Value::Object(patch).to_string().into();
     apply(cx, &user, Body::Identify(Identify { properties })).await?;
     let db = cx.database().await?;
     // Look up by internal ID: the user may have been merged meanwhile, and the given ID could match another user.
     let user = read::follow(&db, cx.project, user.id).await?;
-    person(cx, db, user).await
+    user_reply(cx, db, user).await
 }
 
 /// `DELETE /users/:id`
 pub async fn erase(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let user = find(cx, &path_params::text(segment, "user")?).await?;
-    note(cx, "user.deleted", &user, json!({})).await?;
+    record_audit(cx, "user.deleted", &user, json!({})).await?;
     apply(cx, &user, Body::Erase(Erase { user_id: id_bytes(user.id) })).await?;
     deleted()
 }
 
 /// Records the change in the audit log before it is published, so that no change takes effect without an entry. The
 /// entry of an erased user contains only the internal ID, which does not identify them.
-pub(super) async fn note(cx: &Context<'_>, action: &'static str, user: &User, details: Value) -> Result<(), ApiError> {
+pub(super) async fn record_audit(
+    cx: &Context<'_>,
+    action: &'static str,
+    user: &User,
+    details: Value,
+) -> Result<(), ApiError> {
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    audit_log::note(cx, &tx, action, (user.id, ""), details).await?;
+    audit_log::record(cx, &tx, action, (user.id, ""), details).await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(())
 }
@@ -84,7 +89,7 @@ pub(super) async fn apply(cx: &Context<'_>, user: &User, body: Body) -> Result<(
         trace: trace_bytes(cx.trace),
         ..IngestItem::default()
     };
-    let positions = publish::one(&cx.app.ingest.group_commit, cx.project, &item).await?;
+    let positions = publish::for_user(&cx.app.ingest.group_commit, cx.project, &item).await?;
     if cx.app.ingest.applied.wait(&cx.app.store, &positions, Instant::now() + WAIT).await {
         return Ok(());
     }
@@ -98,7 +103,7 @@ pub(crate) fn patch(object: &Map<String, Value>) -> Result<Map<String, Value>, A
     let mut patch = match fields.element("properties").map(|e| (e.value(), e)) {
         None | Some((Value::Null, _)) => Map::new(),
         Some((value, element)) => {
-            if let Some(why) = properties::refuses(&value.to_string()) {
+            if let Some(why) = properties::find_violation(&value.to_string()) {
                 element.problem(why);
             }
             value.as_object().cloned().unwrap_or_default()
@@ -120,7 +125,7 @@ pub(crate) fn patch(object: &Map<String, Value>) -> Result<Map<String, Value>, A
 }
 
 /// Checks that an update does not grow the profile beyond its limits: the worker would leave the profile unchanged.
-fn fits(before: &Value, patch: &Map<String, Value>) -> Result<(), ApiError> {
+fn check_limits(before: &Value, patch: &Map<String, Value>) -> Result<(), ApiError> {
     let Some(before) = before.as_object() else { return Ok(()) };
     let mut after = before.clone();
     for (key, value) in patch {
@@ -172,12 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_keeps_its_limits_and_may_shrink() {
+    fn profile_may_shrink_but_not_exceed_its_limits() {
         let many = |n: usize| Value::Object((0..n).map(|i| (format!("k{i}"), json!(i))).collect());
         let patch = |value: Value| value.as_object().unwrap().clone();
-        assert!(fits(&many(255), &patch(json!({"one": 1}))).is_err());
-        assert!(fits(&many(255), &patch(json!({"one": 1, "k1": null}))).is_ok());
-        assert!(fits(&many(300), &patch(json!({"k1": null}))).is_ok());
-        assert!(fits(&json!({"a": "x".repeat(32_000)}), &patch(json!({"b": "x".repeat(2_000)}))).is_err());
+        assert!(check_limits(&many(255), &patch(json!({"one": 1}))).is_err());
+        assert!(check_limits(&many(255), &patch(json!({"one": 1, "k1": null}))).is_ok());
+        assert!(check_limits(&many(300), &patch(json!({"k1": null}))).is_ok());
+        assert!(check_limits(&json!({"a": "x".repeat(32_000)}), &patch(json!({"b": "x".repeat(2_000)}))).is_err());
     }
 }

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::query::Query;
 use crate::http::respond::{Reply, ok};
-use crate::ingest::import::{self, Asked, Shape};
+use crate::ingest::import::{self, Format, ImportRequest};
 use crate::resources::paging::NumberedPage;
 use crate::resources::{idempotency, path_params, time_format};
 
@@ -64,13 +64,13 @@ pub async fn run(cx: &Context<'_>) -> Result<Reply, ApiError> {
     if from_line.is_some() && key.is_none() {
         return Err(ApiError::invalid("fromLine", "requires the Idempotency-Key of the import to resume"));
     }
-    let asked = Asked { shape: asked_shape(cx, &query)?, key, from_line };
-    let import = Box::pin(import::run(cx, asked)).await?;
+    let request = ImportRequest { format: requested_format(cx, &query)?, key, from_line };
+    let import = Box::pin(import::run(cx, request)).await?;
     ok(&ImportView::new(import, cx.app.clock.now()))
 }
 
 /// Determines the format of the body from `Content-Type`.
-fn asked_shape(cx: &Context<'_>, query: &Query) -> Result<Shape, ApiError> {
+fn requested_format(cx: &Context<'_>, query: &Query) -> Result<Format, ApiError> {
     let delimiter = query.choice("delimiter", &DELIMITERS)?;
     let (essence, charset) = match cx.headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?")) {
         None => (String::new(), None),
@@ -84,7 +84,7 @@ fn asked_shape(cx: &Context<'_>, query: &Query) -> Result<Shape, ApiError> {
         return Err(ApiError::UnsupportedMedia("the body must be UTF-8".to_owned()));
     }
     if essence == "text/csv" {
-        return Ok(Shape::Csv { delimiter: delimiter.unwrap_or(b',') });
+        return Ok(Format::Csv { delimiter: delimiter.unwrap_or(b',') });
     }
     if !NDJSON.contains(&essence.as_str()) {
         return Err(ApiError::UnsupportedMedia("Content-Type must be application/x-ndjson or text/csv".to_owned()));
@@ -92,7 +92,7 @@ fn asked_shape(cx: &Context<'_>, query: &Query) -> Result<Shape, ApiError> {
     if delimiter.is_some() {
         return Err(ApiError::invalid("delimiter", "is allowed for text/csv only"));
     }
-    Ok(Shape::Ndjson)
+    Ok(Format::Ndjson)
 }
 
 /// `GET /users/import`

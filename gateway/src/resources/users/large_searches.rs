@@ -11,7 +11,7 @@ use tokio::time::Instant;
 const CAPACITY: usize = 1_000;
 /// How long a search is assumed to remain large. Only the fact that its total is capped is cached, and most of the
 /// matching users would have to be erased for that to become wrong.
-const IS_MANY_FOR: Duration = Duration::from_mins(1);
+const LIFETIME: Duration = Duration::from_mins(1);
 
 /// A search for users.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -33,10 +33,10 @@ impl Default for LargeSearches {
 
 impl LargeSearches {
     pub fn contains(&self, search: &Search) -> bool {
-        self.0.get(search).is_some_and(|at| at.elapsed() < IS_MANY_FOR)
+        self.0.get(search).is_some_and(|at| at.elapsed() < LIFETIME)
     }
 
-    pub fn note(&self, search: Search) {
+    pub fn insert(&self, search: Search) {
         self.0.insert(search, Instant::now());
     }
 }

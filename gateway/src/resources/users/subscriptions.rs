@@ -9,7 +9,7 @@ use store_profiles::subscriptions::{self, Subscription};
 use uuid::Uuid;
 use wire::event::{Body, Choice, Subscribe, id_bytes};
 
-use super::change::{apply, find, note};
+use super::change::{apply, find, record_audit};
 use crate::context::Context;
 use crate::http::body::MAX_BYTES;
 use crate::http::error::ApiError;
@@ -52,7 +52,7 @@ const READ_ONLY: &[&str] = &["name", "source", "changedAt"];
 /// `GET /users/:id/subscriptions`
 pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let user = find(cx, &path_params::text(segment, "user")?).await?;
-    shown(cx, user.id).await
+    reply(cx, user.id).await
 }
 
 /// `PUT /users/:id/subscriptions`
@@ -60,17 +60,17 @@ pub async fn change(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let id = path_params::text(segment, "user")?;
     let body = cx.read_json(MAX_BYTES).await?;
     let user = find(cx, &id).await?;
-    let there = subscriptions::of_person(&cx.database().await?, cx.project, user.id).await?;
-    let chosen = chosen(&body, &there)?;
+    let existing = subscriptions::of_user(&cx.database().await?, cx.project, user.id).await?;
+    let chosen = chosen(&body, &existing)?;
     // Repeating a stored choice is not a change.
-    let is_news = |(id, subscribed): &(Uuid, bool)| {
-        let before = there.iter().find(|s| s.group.id == *id).and_then(|s| s.chosen);
+    let is_change = |(id, subscribed): &(Uuid, bool)| {
+        let before = existing.iter().find(|s| s.group.id == *id).and_then(|s| s.chosen);
         before.is_none_or(|(before, ..)| before != *subscribed)
     };
-    let choices: Vec<(Uuid, bool)> = chosen.into_iter().filter(is_news).collect();
+    let choices: Vec<(Uuid, bool)> = chosen.into_iter().filter(is_change).collect();
     if !choices.is_empty() {
         if cx.caller.is_session() {
-            note(cx, "user.subscriptions_updated", &user, json!({ "groups": choices.len() })).await?;
+            record_audit(cx, "user.subscriptions_updated", &user, json!({ "groups": choices.len() })).await?;
         }
         let choice = |(group, subscribed): (Uuid, bool)| Choice { group_id: id_bytes(group), subscribed };
         let body = Subscribe {
@@ -81,28 +81,28 @@ pub async fn change(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
         };
         apply(cx, &user, Body::Subscribe(body)).await?;
     }
-    shown(cx, user.id).await
+    reply(cx, user.id).await
 }
 
-async fn shown(cx: &Context<'_>, person: Uuid) -> Result<Reply, ApiError> {
-    ok(&SubscriptionsView { groups: of(cx, &cx.database().await?, person).await? })
+async fn reply(cx: &Context<'_>, user: Uuid) -> Result<Reply, ApiError> {
+    ok(&SubscriptionsView { groups: of(cx, &cx.database().await?, user).await? })
 }
 
 /// Returns a user's preference for each of the project's groups.
-pub(super) async fn of(cx: &Context<'_>, db: &Connection, person: Uuid) -> Result<Vec<SubscriptionView>, ApiError> {
-    let found = subscriptions::of_person(db, cx.project, person).await?;
+pub(super) async fn of(cx: &Context<'_>, db: &Connection, user: Uuid) -> Result<Vec<SubscriptionView>, ApiError> {
+    let found = subscriptions::of_user(db, cx.project, user).await?;
     Ok(found.into_iter().map(SubscriptionView::from).collect())
 }
 
 /// Reads `{ groups: [{ id, subscribed }] }`. If a group occurs twice, the last one counts.
-fn chosen(body: &Map<String, Value>, there: &[Subscription]) -> Result<Vec<(Uuid, bool)>, ApiError> {
+fn chosen(body: &Map<String, Value>, existing: &[Subscription]) -> Result<Vec<(Uuid, bool)>, ApiError> {
     let mut fields = Fields::of(body);
     if fields.is_null("groups") || !fields.has("groups") {
         fields.problem("groups", "is required");
     }
     let elements = fields.array("groups", 0..=GROUPS_MAX).unwrap_or_default();
     let mut chosen: Vec<(Uuid, bool)> = Vec::with_capacity(elements.len());
-    for (id, subscribed) in elements.iter().filter_map(|element| one(element, there)) {
+    for (id, subscribed) in elements.iter().filter_map(|element| read_choice(element, existing)) {
         chosen.retain(|(before, _)| *before != id);
         chosen.push((id, subscribed));
     }
@@ -110,7 +110,7 @@ fn chosen(body: &Map<String, Value>, there: &[Subscription]) -> Result<Vec<(Uuid
     Ok(chosen)
 }
 
-fn one(element: &Element<'_>, there: &[Subscription]) -> Option<(Uuid, bool)> {
+fn read_choice(element: &Element<'_>, existing: &[Subscription]) -> Option<(Uuid, bool)> {
     let mut fields = element.object()?;
     fields.read_only(READ_ONLY);
     fields.not_null(&["id", "subscribed"]);
@@ -122,7 +122,7 @@ fn one(element: &Element<'_>, there: &[Subscription]) -> Option<(Uuid, bool)> {
     let subscribed = fields.boolean("subscribed");
     let id = fields.element("id").filter(|element| !element.value().is_null()).and_then(|element| {
         let id = element.value().as_str().and_then(|text| Uuid::try_parse(text).ok());
-        let found = id.filter(|id| there.iter().any(|subscription| subscription.group.id == *id));
+        let found = id.filter(|id| existing.iter().any(|subscription| subscription.group.id == *id));
         if found.is_none() {
             element.problem("no such subscription group in this project");
         }

@@ -33,10 +33,10 @@ pub fn notification(mut body: Map<String, Value>) -> Result<Option<Notification>
     body.retain(|name, _| name == "event" || name == "data");
     let mut fields = Fields::of(&body);
     let kind = fields.required_text("event", &KIND).to_owned();
-    if DeliveryState::told_by(&kind).is_some() {
+    if DeliveryState::from_webhook_kind(&kind).is_some() {
         let data = body.get("data").filter(|data| data.is_object());
         let message = data.and_then(message_id);
-        let text = data.map(Value::to_string).filter(|text| properties::refuses(text).is_none());
+        let text = data.map(Value::to_string).filter(|text| properties::find_violation(text).is_none());
         let about = message.zip(text);
         return Ok(about.map(|(message, data)| Notification { message: Some(message), ..Notification::of(kind, data) }));
     }
@@ -56,7 +56,7 @@ pub fn notification(mut body: Map<String, Value>) -> Result<Option<Notification>
         None => {}
     }
     let is_object = data.as_ref().is_none_or(|d| d.value().is_object());
-    if let Some(why) = properties::refuses(&text).filter(|_| is_object && problems.is_empty()) {
+    if let Some(why) = properties::find_violation(&text).filter(|_| is_object && problems.is_empty()) {
         problems.push(Problem::new("data", why));
     }
     for problem in problems {
@@ -98,12 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_named_where_the_kind_is_about_one() {
+    fn message_id_is_read_for_message_events() {
         let id = Uuid::from_u128(7);
-        let told = read(json!({"event": "message.opened", "data": {"messageId": id, "userId": "u"}, "id": 5}))
+        let opened = read(json!({"event": "message.opened", "data": {"messageId": id, "userId": "u"}, "id": 5}))
             .unwrap()
             .unwrap();
-        assert_eq!((told.message, told.user_id), (Some(id), None));
+        assert_eq!((opened.message, opened.user_id), (Some(id), None));
         let other =
             read(json!({"event": "payment.failed", "data": {"messageId": 5, "user_id": "u"}})).unwrap().unwrap();
         assert_eq!((other.message, other.user_id.as_deref()), (None, Some("u")));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_message_is_ignored() {
+    fn message_event_without_a_message_id_is_ignored() {
         for value in [
             json!({"event": "message.opened"}),
             json!({"event": "message.opened", "data": []}),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_fields_are_named() {
+    fn invalid_fields_are_reported() {
         for (value, fields) in [
             (json!({}), &["event"][..]),
             (json!({"event": "", "data": []}), &["data", "event"]),

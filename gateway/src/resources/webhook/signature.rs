@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_bodys_own_mac_under_an_accepted_secret_counts() {
+    fn only_a_mac_of_the_body_with_an_accepted_secret_verifies() {
         let prefixed = format!("sha256={MAC}");
         assert!(check(Some(MAC), None, &["key"], BODY));
         assert!(check(Some(&prefixed), None, &["new", "key"], BODY));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timestamp_is_signed_and_near() {
+    fn timestamp_must_be_signed_and_recent() {
         let signed = |timestamp: &str| {
             let mac = Hmac::<Sha256>::new_from_slice(b"key").unwrap();
             let mac = mac.chain_update(timestamp).chain_update(b".").chain_update(BODY);

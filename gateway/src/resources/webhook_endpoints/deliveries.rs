@@ -7,10 +7,10 @@ use kernel::ids;
 use serde::Serialize;
 use serde_json::{Value, json};
 use store_projects::webhook_endpoints;
-use store_sending::webhook_deliveries::{self, Delivery, DeliveryStatus, tell};
+use store_sending::webhook_deliveries::{self, Delivery, DeliveryStatus, enqueue};
 use uuid::Uuid;
 
-use super::WHAT;
+use super::RESOURCE;
 use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::respond::{Reply, created, ok};
@@ -51,12 +51,12 @@ impl From<Delivery> for DeliveryView {
 
 /// `GET /webhook-endpoints/:id/deliveries`
 pub async fn list(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
-    let id = path_params::id(segment, WHAT)?;
+    let id = path_params::id(segment, RESOURCE)?;
     let query = cx.query()?;
     let page = CursorPage::limited(&query)?;
     let status = query.choice("status", &DeliveryStatus::ALL.map(|status| (status.as_str(), status)))?;
     let db = cx.database().await?;
-    webhook_endpoints::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such(WHAT))?;
+    webhook_endpoints::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such(RESOURCE))?;
     let mut found = webhook_deliveries::list(&db, cx.project, id, status, page.after, page.rows()).await?;
     let end = page.cut(&mut found, |delivery| delivery.id);
     end.reply("deliveries", found.into_iter().map(DeliveryView::from))
@@ -64,43 +64,43 @@ pub async fn list(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
 
 /// `GET /webhook-endpoints/:id/deliveries/:delivery`
 pub async fn get(cx: &Context<'_>, segment: &str, delivery: &str) -> Result<Reply, ApiError> {
-    let (id, delivery) = (path_params::id(segment, WHAT)?, path_params::id(delivery, DELIVERY)?);
+    let (id, delivery) = (path_params::id(segment, RESOURCE)?, path_params::id(delivery, DELIVERY)?);
     let db = cx.database().await?;
-    webhook_endpoints::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such(WHAT))?;
+    webhook_endpoints::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such(RESOURCE))?;
     let found = webhook_deliveries::get(&db, cx.project, id, delivery).await?;
     ok(&DeliveryView::from(found.ok_or_else(|| ApiError::no_such(DELIVERY))?))
 }
 
 /// `POST /webhook-endpoints/:id/deliveries/:delivery/resend`
 pub async fn resend(cx: &Context<'_>, segment: &str, delivery: &str) -> Result<Reply, ApiError> {
-    let (id, delivery) = (path_params::id(segment, WHAT)?, path_params::id(delivery, DELIVERY)?);
+    let (id, delivery) = (path_params::id(segment, RESOURCE)?, path_params::id(delivery, DELIVERY)?);
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let endpoint = webhook_endpoints::get_for_update(&tx, cx.project, id).await?;
-    let enabled = endpoint.ok_or_else(|| ApiError::no_such(WHAT))?.enabled;
+    let enabled = endpoint.ok_or_else(|| ApiError::no_such(RESOURCE))?.enabled;
     let now = cx.app.clock.now();
     let sent = webhook_deliveries::resend(&tx, cx.project, id, delivery, now).await?;
     let sent = sent.ok_or_else(|| ApiError::no_such(DELIVERY))?;
     refuse_disabled(enabled)?;
     let details = json!({ "deliveryId": delivery });
-    audit_log::note(cx, &tx, "webhook_endpoint.resent", (id, ""), details).await?;
+    audit_log::record(cx, &tx, "webhook_endpoint.resent", (id, ""), details).await?;
     tx.commit().await.map_err(StoreError::from)?;
     ok(&DeliveryView::from(sent))
 }
 
 /// `POST /webhook-endpoints/:id/test`
 pub async fn test(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
-    let id = path_params::id(segment, WHAT)?;
+    let id = path_params::id(segment, RESOURCE)?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let endpoint = webhook_endpoints::get_for_update(&tx, cx.project, id).await?;
-    refuse_disabled(endpoint.ok_or_else(|| ApiError::no_such(WHAT))?.enabled)?;
+    refuse_disabled(endpoint.ok_or_else(|| ApiError::no_such(RESOURCE))?.enabled)?;
     let now = cx.app.clock.now();
     let delivery = ids::fresh(now.as_millisecond());
-    tell::test(&tx, cx.project, id, delivery, now).await?;
+    enqueue::test(&tx, cx.project, id, delivery, now).await?;
     let made = webhook_deliveries::get(&tx, cx.project, id, delivery).await?;
     let made = made.ok_or_else(|| ApiError::no_such(DELIVERY))?;
-    audit_log::note(cx, &tx, "webhook_endpoint.tested", (id, ""), json!({ "deliveryId": delivery })).await?;
+    audit_log::record(cx, &tx, "webhook_endpoint.tested", (id, ""), json!({ "deliveryId": delivery })).await?;
     tx.commit().await.map_err(StoreError::from)?;
     created(&DeliveryView::from(made))
 }

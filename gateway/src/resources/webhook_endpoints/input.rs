@@ -15,11 +15,11 @@ use crate::http::error::ApiError;
 use crate::http::fields::{Fields, Text};
 
 const URL: Text = Text::line(2_048);
-const DESCRIPTION: Text = Text::maybe_line(500);
+const DESCRIPTION: Text = Text::line_or_empty(500);
 const READ_ONLY: &[&str] = &["id", "disabledReason", "disabledAt", "failingSince", "createdAt", "updatedAt"];
 /// Time limit for resolving a host. An `https` URL whose host is not resolved by then is accepted, since every call
 /// resolves it again.
-const RESOLVE: Duration = Duration::from_secs(2);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Reads a new endpoint. `url` and `events` are required.
 pub fn new_endpoint(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Result<Endpoint, ApiError> {
@@ -118,7 +118,7 @@ pub async fn vet(url: &str, outbound: &OutboundPolicy) -> Result<(), ApiError> {
     let (host, is_plain) = (uri.host().unwrap_or_default(), uri.scheme_str() == Some("http"));
     let port = uri.port_u16().unwrap_or(if is_plain { 80 } else { 443 });
     if is_plain {
-        let allowed = tokio::time::timeout(RESOLVE, outbound.allows_plain(host, port)).await;
+        let allowed = tokio::time::timeout(RESOLVE_TIMEOUT, outbound.allows_plain(host, port)).await;
         return match allowed {
             Ok(Ok(true)) => Ok(()),
             Ok(Ok(false)) => {
@@ -136,7 +136,7 @@ pub async fn vet(url: &str, outbound: &OutboundPolicy) -> Result<(), ApiError> {
             refused("is an address that may not be called; the operator can exempt ranges with OUTBOUND_ALLOW")
         };
     }
-    match tokio::time::timeout(RESOLVE, outbound.resolve(host, port)).await {
+    match tokio::time::timeout(RESOLVE_TIMEOUT, outbound.resolve(host, port)).await {
         Ok(Err(OutboundError::Refused(..))) => {
             refused("is at an address that may not be called; the operator can exempt ranges with OUTBOUND_ALLOW")
         }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_fields_are_all_named() {
+    fn all_invalid_fields_are_reported() {
         let url = "https://example.com/hook";
         for (value, fields) in [
             (json!({}), &["url", "events"][..]),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn types_stand_once_and_all_stands_alone() {
+    fn event_types_are_deduplicated_and_wildcard_replaces_all() {
         let types = |events: Value| new(json!({"url": "https://example.com", "events": events})).unwrap().types;
         let events = json!(["automation.entered", "message.sent", "message.sent"]);
         assert_eq!(types(events), ["message.sent", "automation.entered"]);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_enabled_again_begins_anew() {
+    fn enabling_an_endpoint_resets_its_failures() {
         let made = new(json!({"url": "https://example.com", "events": ["*"]})).unwrap();
         let disabled = Endpoint {
             enabled: false,
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_may_not_be_called_is_refused() {
+    async fn forbidden_urls_are_rejected() {
         let exempting = OutboundPolicy::from_env(&Env::from_pairs([("OUTBOUND_ALLOW", "127.0.0.0/8")])).unwrap();
         let none = OutboundPolicy::default();
         for (url, policy, allowed) in [

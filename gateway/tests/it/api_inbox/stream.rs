@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use super::{deliver, proof};
 use crate::fixture::Gateway;
 use crate::identity::{hash, jwt, token};
-use crate::people::Rows;
+use crate::rows::Rows;
 use crate::setup::{Tenant, master_keys, secs};
 
 /// A block of the stream: an event, or one without an event name.
@@ -74,7 +74,7 @@ impl Follower {
     }
 }
 
-async fn place() -> (Gateway, Tenant, uuid::Uuid) {
+async fn setup_inbox() -> (Gateway, Tenant, uuid::Uuid) {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let ann = Rows { gateway: &gateway, project: project.id }.user("ann", None, None, 9).await;
@@ -82,8 +82,8 @@ async fn place() -> (Gateway, Tenant, uuid::Uuid) {
 }
 
 #[tokio::test]
-async fn what_arrives_is_seen_at_once_and_what_was_missed_later() {
-    let (gateway, project, ann) = place().await;
+async fn stream_delivers_new_and_missed_messages() {
+    let (gateway, project, ann) = setup_inbox().await;
     let header = format!("x-user-hash: {}\r\n", proof(&gateway, &project, "ann").await);
     deliver(&gateway, &project, ann, "old").await;
     let mut follower = Follower::follow(&gateway, &project.public, "user_id=ann", &header).await;
@@ -129,13 +129,13 @@ async fn what_arrives_is_seen_at_once_and_what_was_missed_later() {
     assert_eq!(follower.next("message").await.data["title"], "missed");
 
     let wrong = [("last-event-id", "x")];
-    let answer = gateway.send("GET", "/inbox/stream?user_id=ann", &project.secret, &wrong, "").await;
-    assert_eq!((answer.status, answer.fields()), (422, vec!["Last-Event-ID"]));
+    let response = gateway.send("GET", "/inbox/stream?user_id=ann", &project.secret, &wrong, "").await;
+    assert_eq!((response.status, response.fields()), (422, vec!["Last-Event-ID"]));
 }
 
 #[tokio::test]
-async fn streams_are_bounded_and_make_room_when_they_end() {
-    let (gateway, project, _) = place().await;
+async fn streams_are_limited_and_release_their_slots() {
+    let (gateway, project, _) = setup_inbox().await;
     let mut followers = Vec::new();
     for _ in 0..10 {
         let mut follower = Follower::follow(&gateway, &project.secret, "user_id=ann", "").await;
@@ -156,8 +156,8 @@ async fn streams_are_bounded_and_make_room_when_they_end() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_with_its_gateway_and_with_its_key() {
-    let (mut gateway, project, _) = place().await;
+async fn stream_ends_with_its_gateway_or_key() {
+    let (mut gateway, project, _) = setup_inbox().await;
     let mut by_public = Follower::follow(&gateway, &project.secret, "user_id=ann", "").await;
     by_public.next("unread").await;
     let key = crate::setup::key(&gateway.app.store, project.id, store_projects::api_keys::KeyType::Secret).await;
@@ -178,8 +178,8 @@ async fn a_stream_ends_with_its_gateway_and_with_its_key() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_with_its_session() {
-    let (gateway, project, _) = place().await;
+async fn stream_ends_with_its_session() {
+    let (gateway, project, _) = setup_inbox().await;
     let admin = gateway.log_in(&project, store_projects::members::Role::Admin).await;
     let headers = format!("cookie: {}\r\nx-project-id: {}\r\n", admin.cookie, project.id);
     let mut follower = Follower::follow_with(&gateway, "user_id=ann", &headers).await;
@@ -191,8 +191,8 @@ async fn a_stream_ends_with_its_session() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_the_secret_that_proved_its_user_is_no_longer_accepted() {
-    let (gateway, project, _) = place().await;
+async fn stream_ends_when_its_identity_secret_expires() {
+    let (gateway, project, _) = setup_inbox().await;
     let admin = gateway.log_in(&project, store_projects::members::Role::Admin).await;
     let db = gateway.app.store.connection().await.unwrap();
     let current = async || projects::secrets(&db, &master_keys(), project.id).await.unwrap().unwrap().identity;
@@ -241,8 +241,8 @@ async fn a_stream_ends_when_the_secret_that_proved_its_user_is_no_longer_accepte
 }
 
 #[tokio::test]
-async fn a_stream_ends_with_the_token_that_opened_it() {
-    let (gateway, project, _) = place().await;
+async fn stream_ends_when_its_user_token_expires() {
+    let (gateway, project, _) = setup_inbox().await;
     let db = gateway.app.store.connection().await.unwrap();
     let secrets = projects::secrets(&db, &master_keys(), project.id).await.unwrap().unwrap();
     drop(db);

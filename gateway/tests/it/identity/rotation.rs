@@ -33,7 +33,7 @@ async fn soon(gateway: &Gateway, project: &Tenant, secret: &str, expected: bool)
 }
 
 #[tokio::test]
-async fn a_replaced_secret_is_accepted_for_its_overlap_at_every_gateway() {
+async fn rotated_secret_is_accepted_during_its_overlap_at_every_gateway() {
     let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
     let here = Gateway::start_on(&database, &nats).await;
     let there = Gateway::start_on(&database, &nats).await;
@@ -47,9 +47,9 @@ async fn a_replaced_secret_is_accepted_for_its_overlap_at_every_gateway() {
     }
     let path = format!("/projects/{}", project.id);
     let rotate = async |body: &str| {
-        let answer =
+        let response =
             here.send_as(&admin, "POST", &format!("{path}/identity-secret"), body.to_owned()).await.expect(200);
-        (text(&answer["identitySecret"]), answer["previousIdentitySecretUntil"].clone())
+        (text(&response["identitySecret"]), response["previousIdentitySecretUntil"].clone())
     };
     let (second, until) = rotate("").await;
     let until: jiff::Timestamp = until.as_str().unwrap().parse().unwrap();
@@ -96,7 +96,7 @@ async fn a_replaced_secret_is_accepted_for_its_overlap_at_every_gateway() {
         (r#"{"overlapHours": null}"#, "overlapHours"),
         (r#"{"overlap": 1}"#, "overlap"),
     ] {
-        let answer = here.send_as(&admin, "POST", &format!("{path}/identity-secret"), body).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec![field]), "{body}");
+        let response = here.send_as(&admin, "POST", &format!("{path}/identity-secret"), body).await;
+        assert_eq!((response.status, response.fields()), (422, vec![field]), "{body}");
     }
 }

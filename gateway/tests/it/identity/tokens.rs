@@ -6,7 +6,7 @@ use store_projects::members::Role;
 use super::{hash, jwt, switched, token};
 use crate::api_inbox::deliver;
 use crate::fixture::{Gateway, texts};
-use crate::people::Rows;
+use crate::rows::Rows;
 use crate::setup::Tenant;
 
 async fn verifying() -> (Gateway, Tenant, String) {
@@ -19,12 +19,12 @@ async fn verifying() -> (Gateway, Tenant, String) {
 
 async fn sent(gateway: &Gateway, key: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> (u16, String) {
     let headers = [&[("content-type", "application/json")], headers].concat();
-    let answer = gateway.send("POST", path, key, &headers, body.to_string()).await;
-    (answer.status, answer.body["message"].as_str().unwrap_or_default().to_owned())
+    let response = gateway.send("POST", path, key, &headers, body.to_string()).await;
+    (response.status, response.body["message"].as_str().unwrap_or_default().to_owned())
 }
 
 #[tokio::test]
-async fn a_token_proves_its_user_wherever_a_hash_does() {
+async fn user_token_is_accepted_wherever_a_user_hash_is() {
     let (gateway, project, secret) = verifying().await;
     let (ann, bob) = (token(&secret, "ann", 300), token(&secret, "bob", 300));
     for (path, more) in [
@@ -65,9 +65,10 @@ async fn a_token_proves_its_user_wherever_a_hash_does() {
         {"type": "track", "user_id": "ann"},
     ]});
     let headers = [("content-type", "application/json"), ("x-user-token", ann.as_str())];
-    let answer = gateway.send("POST", "/events/batch", &project.public, &headers, batch.to_string()).await.expect(202);
-    assert_eq!(answer["processed"], 2, "{answer}");
-    let errors = answer["details"].as_array().unwrap();
+    let response =
+        gateway.send("POST", "/events/batch", &project.public, &headers, batch.to_string()).await.expect(202);
+    assert_eq!(response["processed"], 2, "{response}");
+    let errors = response["details"].as_array().unwrap();
     assert_eq!((&errors[0]["index"], &errors[0]["code"]), (&json!(1), &json!("identity_unproven")));
     assert_eq!((&errors[1]["index"], &errors[1]["code"]), (&json!(3), &Value::Null));
     let items = gateway.items().await;
@@ -75,7 +76,7 @@ async fn a_token_proves_its_user_wherever_a_hash_does() {
 }
 
 #[tokio::test]
-async fn each_fault_of_a_token_is_refused_and_named() {
+async fn each_token_fault_is_rejected_with_its_reason() {
     let (gateway, project, secret) = verifying().await;
     let event = json!({"event": "e", "user_id": "ann"});
     let tried = async |token: &str| {
@@ -121,7 +122,7 @@ async fn each_fault_of_a_token_is_refused_and_named() {
 }
 
 #[tokio::test]
-async fn an_inbox_is_read_with_a_token_in_a_header_and_never_in_the_address() {
+async fn inbox_accepts_a_token_in_the_header_but_not_in_the_url() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let ann = Rows { gateway: &gateway, project: project.id }.user("ann", None, None, 9).await;
@@ -141,8 +142,8 @@ async fn an_inbox_is_read_with_a_token_in_a_header_and_never_in_the_address() {
         {
             assert_eq!(asked("", headers).await.status, 403, "{path} {headers:?}");
         }
-        let answer = asked(&format!("&user_token={hers}"), &[]).await;
-        assert_eq!((answer.status, answer.fields()), (422, vec!["user_token"]), "{path}");
+        let response = asked(&format!("&user_token={hers}"), &[]).await;
+        assert_eq!((response.status, response.fields()), (422, vec!["user_token"]), "{path}");
         if path == "/inbox/stream" {
             continue;
         }

@@ -4,7 +4,7 @@ use gateway::router::Access;
 use serde_json::json;
 use store_projects::members::Role;
 
-use super::{asked, fill, ids_of};
+use super::{fill, ids_of, request_of};
 use crate::document::{Operation, operations};
 use crate::fixture::Gateway;
 use crate::setup::Tenant;
@@ -38,7 +38,7 @@ fn named(operation: &Operation) -> String {
 
 /// Operations that run in this order after the others: a campaign's life, then the deletions that leave nothing for
 /// others.
-const IN_TURN: [&str; 6] = [
+const ORDERED_LAST: [&str; 6] = [
     "POST /campaigns/{id}/send",
     "POST /campaigns/{id}/pause",
     "POST /campaigns/{id}/resume",
@@ -51,8 +51,8 @@ const IN_TURN: [&str; 6] = [
 fn in_order() -> Vec<Operation> {
     let all = operations().into_iter().filter(|o| o.has_id() && ![BY_NAME, SIGNED].contains(&&*named(o)));
     let mut order: Vec<_> = all.collect();
-    let turn = |operation: &Operation| IN_TURN.iter().position(|name| *name == named(operation));
-    order.sort_by_key(|o| (o.method == "DELETE", turn(o).map_or(0, |at| at + 1)));
+    let last_position = |operation: &Operation| ORDERED_LAST.iter().position(|name| *name == named(operation));
+    order.sort_by_key(|o| (o.method == "DELETE", last_position(o).map_or(0, |at| at + 1)));
     order
 }
 
@@ -66,7 +66,7 @@ fn body_of(operation: &Operation, example: String) -> String {
 }
 
 #[tokio::test]
-async fn each_operation_finds_what_is_its_own_projects() {
+async fn each_operation_finds_rows_of_its_own_project() {
     let gateway = Gateway::start().await;
     let (order, mut wrong, mut tried) = (in_order(), Vec::new(), 0);
     for caller in [Caller::Admin, Caller::SecretKey, Caller::PublicKey] {
@@ -84,7 +84,7 @@ async fn each_operation_finds_what_is_its_own_projects() {
             tried += 1;
             let mut answers = Vec::new();
             for id in &ids {
-                let (path, body) = asked(operation, id);
+                let (path, body) = request_of(operation, id);
                 let call = match caller {
                     Caller::Admin => gateway.call_as(&admin, &operation.method, &path),
                     Caller::SecretKey => gateway.call(&operation.method, &path).header("x-api-key", &project.secret),
@@ -95,14 +95,17 @@ async fn each_operation_finds_what_is_its_own_projects() {
                 };
                 let call = call.header("content-type", "application/json");
                 answers.push(call.send(body_of(operation, body)).await);
-                if answers.last().is_some_and(|answer| answer.status == operation.success) {
+                if answers.last().is_some_and(|response| response.status == operation.success) {
                     break;
                 }
             }
-            if !answers.iter().any(|answer| answer.status == operation.success) {
-                answers.retain(|answer| answer.status != 404);
-                let told: Vec<_> = answers.iter().map(|answer| (answer.status, &answer.text)).collect();
-                wrong.push(format!("{caller:?}: {} does not find its own project's rows: {told:?}", named(operation)));
+            if !answers.iter().any(|response| response.status == operation.success) {
+                answers.retain(|response| response.status != 404);
+                let responses: Vec<_> = answers.iter().map(|response| (response.status, &response.text)).collect();
+                wrong.push(format!(
+                    "{caller:?}: {} does not find its own project's rows: {responses:?}",
+                    named(operation)
+                ));
             }
         }
     }
@@ -110,7 +113,7 @@ async fn each_operation_finds_what_is_its_own_projects() {
 }
 
 #[tokio::test]
-async fn a_webhook_is_taken_under_its_own_projects_secret_and_no_others() {
+async fn webhook_is_accepted_only_with_its_own_projects_secret() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let body = json!({ "event": "order.paid", "data": { "userId": "u" } }).to_string();

@@ -3,7 +3,7 @@
 
 use gateway::router::Access;
 
-use super::{asked, fill, ids_of, rows_of};
+use super::{fill, ids_of, request_of, rows_of};
 use crate::document::operations;
 use crate::fixture::Gateway;
 
@@ -22,7 +22,7 @@ fn refusals(access: Access, is_public: bool) -> &'static [u16] {
 }
 
 #[tokio::test]
-async fn another_projects_keys_find_and_change_nothing() {
+async fn foreign_keys_find_and_change_nothing() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     fill(&gateway, &project).await;
@@ -32,12 +32,12 @@ async fn another_projects_keys_find_and_change_nothing() {
     for operation in operations().iter().filter(|o| o.has_id()) {
         for (key, is_public) in [(&other.secret, false), (&other.public, true)] {
             for id in &ids {
-                let (path, body) = asked(operation, id);
+                let (path, body) = request_of(operation, id);
                 let json = [("content-type", "application/json")];
-                let answer = gateway.send(&operation.method, &path, key, &json, body).await;
+                let response = gateway.send(&operation.method, &path, key, &json, body).await;
                 tried += 1;
-                if !refusals(operation.access, is_public).contains(&answer.status) {
-                    wrong.push(format!("{} {path}: {} {}", operation.method, answer.status, answer.body));
+                if !refusals(operation.access, is_public).contains(&response.status) {
+                    wrong.push(format!("{} {path}: {} {}", operation.method, response.status, response.body));
                 }
             }
         }

@@ -10,7 +10,7 @@ use store_projects::members::Role;
 const ITS_OWN: [&str; 2] = ["u@example.com", "grace@example.com"];
 
 #[tokio::test]
-async fn another_projects_ids_in_a_query_tell_nothing() {
+async fn foreign_ids_in_a_query_reveal_nothing() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     fill(&gateway, &project).await;
@@ -24,14 +24,14 @@ async fn another_projects_ids_in_a_query_tell_nothing() {
         for parameter in asked.map(|p| p["name"].as_str().unwrap()) {
             for id in &ids {
                 let path = format!("{}?{parameter}={id}{required}", operation.path);
-                let answer = ask(&eve, &path).await;
+                let response = ask(&eve, &path).await;
                 tried += 1;
                 let of_another = |text: &str| {
                     ids.iter().any(|other| other != id && text.contains(other.as_str()))
                         || ITS_OWN.iter().any(|own| text.contains(own))
                 };
-                if answer.status >= 500 || of_another(&answer.text) {
-                    wrong.push(format!("{path}: {} {}", answer.status, answer.text));
+                if response.status >= 500 || of_another(&response.text) {
+                    wrong.push(format!("{path}: {} {}", response.status, response.text));
                 }
                 found += usize::from(of_another(&ask(&admin, &path).await.text));
             }

@@ -15,7 +15,7 @@ use crate::fixture::Gateway;
 use crate::setup::{Tenant, secs};
 
 /// Placeholder for the ID in a body.
-const THERE: &str = "THERE";
+const REFERENCED_ID: &str = "REFERENCED_ID";
 /// Fields that reference no row of the project in any operation: IDs that clients or providers assign.
 const NO_REFERENCES: [&str; 10] = [
     "anonymousId",
@@ -42,8 +42,8 @@ const GIVEN: [(&str, &str); 8] = [
     ("POST /push-tokens", "userId"),
 ];
 /// References that are answered without an error, or only for sessions. They have their own tests: below, and the first
-/// two in `another_projects_ids_find_and_change_nothing`.
-const TRIED_APART: [(&str, &str); 6] = [
+/// two in `foreign_ids_find_and_change_nothing`.
+const TESTED_SEPARATELY: [(&str, &str); 6] = [
     ("DELETE /api-keys", "id"),
     ("PUT /api-keys", "id"),
     ("POST /channels/{id}/test", "userId"),
@@ -55,7 +55,7 @@ const TRIED_APART: [(&str, &str); 6] = [
 const LISTS: [&str; 4] = ["id", "ids", "add", "remove"];
 
 /// One field of one operation that references a row.
-struct Place {
+struct ReferenceCase {
     method: &'static str,
     path: String,
     field: &'static str,
@@ -64,7 +64,7 @@ struct Place {
     body: Value,
 }
 
-impl Place {
+impl ReferenceCase {
     /// Returns the operation as the document names it.
     fn operation(&self) -> String {
         let parts = self.path.split('/').map(|part| if Uuid::try_parse(part).is_ok() { "{id}" } else { part });
@@ -78,7 +78,7 @@ async fn id_in(gateway: &Gateway, project: &Tenant, table: &str) -> String {
 }
 
 /// Returns the ID of the user with external ID `u`, not of a user merged with them.
-async fn person(gateway: &Gateway, project: &Tenant) -> String {
+async fn external_user(gateway: &Gateway, project: &Tenant) -> String {
     let sql = "SELECT id::text FROM users WHERE project_id = $1 AND external_id = 'u'";
     gateway.sql.query_one(sql, &[&project.id]).await.unwrap().get(0)
 }
@@ -89,7 +89,7 @@ fn with(base: &Value, more: &Value) -> Value {
     whole
 }
 
-async fn places(gateway: &Gateway, project: &Tenant) -> Vec<Place> {
+async fn cases(gateway: &Gateway, project: &Tenant) -> Vec<ReferenceCase> {
     let id = async |table| id_in(gateway, project, table).await;
     let (template, segment) = (id("template").await, id("segment").await);
     let [own_template, own_automation, own_campaign] = [
@@ -97,78 +97,94 @@ async fn places(gateway: &Gateway, project: &Tenant) -> Vec<Place> {
         format!("/automations/{}", id("automation").await),
         format!("/campaigns/{}", id("campaign").await),
     ];
-    let place = |method, path: &str, field, table, body| Place { method, path: path.to_owned(), field, table, body };
+    let case =
+        |method, path: &str, field, table, body| ReferenceCase { method, path: path.to_owned(), field, table, body };
     let campaign = json!({"name": "c", "channel": "EMAIL", "segmentId": segment, "templateId": template});
     let automation = json!({"name": "a", "triggerType": "EVENT", "triggerEvent": "e", "steps": []});
     let mail = |more: &Value| json!([with(&json!({"type": "SEND_EMAIL", "templateId": template}), more)]);
     let within = |step: Value| json!([{"type": "BRANCH", "branches": [{"rules": [], "steps": [step]}]}]);
-    let of_segment = json!({"field": "segment", "operator": "in", "value": [THERE]});
+    let of_segment = json!({"field": "segment", "operator": "in", "value": [REFERENCED_ID]});
     let mut all = Vec::new();
     for (field, table, change) in [
-        ("segmentId", "segment", json!({"segmentId": THERE})),
-        ("templateId", "template", json!({"templateId": THERE})),
-        ("excludeSegmentIds", "segment", json!({"excludeSegmentIds": [THERE]})),
-        ("subscriptionGroupId", "subscription_group", json!({"subscriptionGroupId": THERE})),
-        ("templateId", "template", json!({"variants": [{"name": "A", "templateId": THERE, "weight": 100}]})),
+        ("segmentId", "segment", json!({"segmentId": REFERENCED_ID})),
+        ("templateId", "template", json!({"templateId": REFERENCED_ID})),
+        ("excludeSegmentIds", "segment", json!({"excludeSegmentIds": [REFERENCED_ID]})),
+        ("subscriptionGroupId", "subscription_group", json!({"subscriptionGroupId": REFERENCED_ID})),
+        ("templateId", "template", json!({"variants": [{"name": "A", "templateId": REFERENCED_ID, "weight": 100}]})),
     ] {
-        all.push(place("POST", "/campaigns", field, table, with(&campaign, &change)));
-        all.push(place("PUT", &own_campaign, field, table, change));
+        all.push(case("POST", "/campaigns", field, table, with(&campaign, &change)));
+        all.push(case("PUT", &own_campaign, field, table, change));
     }
     for (field, table, change) in [
-        ("templateId", "template", json!({"steps": [{"type": "SEND_EMAIL", "templateId": THERE}]})),
-        ("templateId", "template", json!({"steps": within(json!({"type": "SEND_EMAIL", "templateId": THERE}))})),
-        ("subscriptionGroupId", "subscription_group", json!({"steps": mail(&json!({"subscriptionGroupId": THERE}))})),
+        ("templateId", "template", json!({"steps": [{"type": "SEND_EMAIL", "templateId": REFERENCED_ID}]})),
+        (
+            "templateId",
+            "template",
+            json!({"steps": within(json!({"type": "SEND_EMAIL", "templateId": REFERENCED_ID}))}),
+        ),
+        (
+            "subscriptionGroupId",
+            "subscription_group",
+            json!({"steps": mail(&json!({"subscriptionGroupId": REFERENCED_ID}))}),
+        ),
         ("rules", "segment", json!({"entryRules": [of_segment]})),
         ("rules", "segment", json!({"exitRules": [of_segment]})),
     ] {
-        all.push(place("POST", "/automations", field, table, with(&automation, &change)));
-        all.push(place("PUT", &own_automation, field, table, change));
+        all.push(case("POST", "/automations", field, table, with(&automation, &change)));
+        all.push(case("PUT", &own_automation, field, table, change));
     }
-    let started = json!({"steps": [{"type": "START_AUTOMATION", "automationId": THERE}]});
-    let entered = json!({"triggerType": "SEGMENT_ENTER", "triggerSegmentId": THERE, "steps": []});
-    all.push(place("POST", "/automations", "automationId", "automation", with(&automation, &started)));
-    all.push(place("PUT", &own_automation, "automationId", "automation", started));
+    let started = json!({"steps": [{"type": "START_AUTOMATION", "automationId": REFERENCED_ID}]});
+    let entered = json!({"triggerType": "SEGMENT_ENTER", "triggerSegmentId": REFERENCED_ID, "steps": []});
+    all.push(case("POST", "/automations", "automationId", "automation", with(&automation, &started)));
+    all.push(case("PUT", &own_automation, "automationId", "automation", started));
     let made = with(&json!({"name": "a"}), &entered);
-    all.push(place("POST", "/automations", "triggerSegmentId", "segment", made));
-    all.push(place("PUT", &own_automation, "triggerSegmentId", "segment", entered));
-    all.push(place("POST", "/segments", "rules", "segment", json!({"name": "s", "rules": [of_segment]})));
-    all.push(place("POST", "/segments/estimate", "rules", "segment", json!({"rules": [of_segment]})));
-    let message = json!({"userId": "u", "channel": "EMAIL", "templateId": THERE});
-    all.push(place("POST", "/messages", "templateId", "template", message));
-    let of_person = json!({"userId": THERE});
-    all.push(place("POST", &format!("{own_template}/preview"), "userId", "users", of_person.clone()));
-    all.push(place("POST", &format!("{own_automation}/simulate"), "userId", "users", of_person.clone()));
+    all.push(case("POST", "/automations", "triggerSegmentId", "segment", made));
+    all.push(case("PUT", &own_automation, "triggerSegmentId", "segment", entered));
+    all.push(case("POST", "/segments", "rules", "segment", json!({"name": "s", "rules": [of_segment]})));
+    all.push(case("POST", "/segments/estimate", "rules", "segment", json!({"rules": [of_segment]})));
+    let message = json!({"userId": "u", "channel": "EMAIL", "templateId": REFERENCED_ID});
+    all.push(case("POST", "/messages", "templateId", "template", message));
+    let of_user = json!({"userId": REFERENCED_ID});
+    all.push(case("POST", &format!("{own_template}/preview"), "userId", "users", of_user.clone()));
+    all.push(case("POST", &format!("{own_automation}/simulate"), "userId", "users", of_user.clone()));
     // The suppression that `POST` creates is deleted again by its user.
-    all.push(place("DELETE", "/suppressions", "id", "suppression", json!({"id": THERE})));
-    all.push(place("POST", "/suppressions", "userId", "users", of_person.clone()));
-    all.push(place("DELETE", "/suppressions", "userId", "users", of_person));
-    let chosen = json!({"groups": [{"id": THERE, "subscribed": false}]});
-    all.push(place("PUT", "/users/u/subscriptions", "id", "subscription_group", chosen));
+    all.push(case("DELETE", "/suppressions", "id", "suppression", json!({"id": REFERENCED_ID})));
+    all.push(case("POST", "/suppressions", "userId", "users", of_user.clone()));
+    all.push(case("DELETE", "/suppressions", "userId", "users", of_user));
+    let chosen = json!({"groups": [{"id": REFERENCED_ID, "subscribed": false}]});
+    all.push(case("PUT", "/users/u/subscriptions", "id", "subscription_group", chosen));
     let test = format!("{own_campaign}/test");
-    all.push(place("POST", &test, "userIds", "users", json!({"userIds": [THERE]})));
-    all.push(place("POST", &test, "asUserId", "users", json!({"to": ["a@example.com"], "asUserId": THERE})));
+    all.push(case("POST", &test, "userIds", "users", json!({"userIds": [REFERENCED_ID]})));
+    all.push(case("POST", &test, "asUserId", "users", json!({"to": ["a@example.com"], "asUserId": REFERENCED_ID})));
     all
 }
 
 #[tokio::test]
-async fn what_belongs_to_another_project_cannot_be_named() {
+async fn foreign_resources_cannot_be_referenced() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     fill(&gateway, &project).await;
     fill(&gateway, &other).await;
     let mut wrong = Vec::new();
-    for Place { method, path, field, table, body } in places(&gateway, &project).await {
+    for ReferenceCase { method, path, field, table, body } in cases(&gateway, &project).await {
         for (whose, owner) in [("another's", &other), ("its own", &project)] {
-            let id = if table == "users" { person(&gateway, owner).await } else { id_in(&gateway, owner, table).await };
+            let id = if table == "users" {
+                external_user(&gateway, owner).await
+            } else {
+                id_in(&gateway, owner, table).await
+            };
             let json = [("content-type", "application/json")];
-            let body = body.to_string().replace(THERE, &id);
-            let answer = gateway.send(method, &path, &project.secret, &json, body.clone()).await;
+            let body = body.to_string().replace(REFERENCED_ID, &id);
+            let response = gateway.send(method, &path, &project.secret, &json, body.clone()).await;
             let right = match whose {
-                "its own" => (200..300).contains(&answer.status),
-                _ => [404, 422].contains(&answer.status),
+                "its own" => (200..300).contains(&response.status),
+                _ => [404, 422].contains(&response.status),
             };
             if !right {
-                wrong.push(format!("{method} {path}, {field} is {whose}: {} {} to {body}", answer.status, answer.body));
+                wrong.push(format!(
+                    "{method} {path}, {field} is {whose}: {} {} to {body}",
+                    response.status, response.body
+                ));
             }
         }
     }
@@ -176,14 +192,14 @@ async fn what_belongs_to_another_project_cannot_be_named() {
 }
 
 #[tokio::test]
-async fn people_of_another_project_are_neither_put_on_a_list_nor_taken_off_it() {
+async fn foreign_users_are_neither_added_to_nor_removed_from_a_list() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     fill(&gateway, &project).await;
     fill(&gateway, &other).await;
     let sql = "SELECT id::text FROM segment WHERE project_id = $1 AND name = 'l'";
     let list: String = gateway.sql.query_one(sql, &[&project.id]).await.unwrap().get(0);
-    let (own, anothers) = (person(&gateway, &project).await, person(&gateway, &other).await);
+    let (own, anothers) = (external_user(&gateway, &project).await, external_user(&gateway, &other).await);
     let change = async |what: &str, id: &str| {
         gateway.post(&project, &format!("/segments/{list}/members"), &json!({ what: [id] })).await.expect(200)
     };
@@ -195,7 +211,7 @@ async fn people_of_another_project_are_neither_put_on_a_list_nor_taken_off_it() 
 }
 
 #[tokio::test]
-async fn another_projects_dead_letters_are_not_tried_again() {
+async fn foreign_dead_letters_are_not_replayed() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     fill(&gateway, &project).await;
@@ -212,14 +228,14 @@ async fn another_projects_dead_letters_are_not_tried_again() {
 }
 
 #[tokio::test]
-async fn a_channel_is_not_tried_on_another_projects_people() {
+async fn channel_test_rejects_foreign_users() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     fill(&gateway, &project).await;
     fill(&gateway, &other).await;
     let test = async |owner: &Tenant| {
-        let of_person = json!({ "userId": person(&gateway, owner).await });
-        gateway.post(&project, "/channels/email/test", &of_person).await
+        let of_user = json!({ "userId": external_user(&gateway, owner).await });
+        gateway.post(&project, "/channels/email/test", &of_user).await
     };
     let refused = test(&other).await;
     assert_eq!((refused.status, refused.fields()), (422, vec!["userId"]));
@@ -227,7 +243,7 @@ async fn a_channel_is_not_tried_on_another_projects_people() {
     // The request for its own user is queued. Its outcome would need worker-delivery, so the test does not wait for it.
     let queued = async || queued_by(&gateway, Channel::Email).await.len() == 1;
     tokio::select! {
-        answer = test(&project) => panic!("returned without an outcome: {answer:?}"),
+        response = test(&project) => panic!("returned without an outcome: {response:?}"),
         () = eventually_true("a message is queued", secs(10), queued) => {}
     }
 }
@@ -265,7 +281,7 @@ fn references(schema: &Value, found: &mut BTreeSet<String>) {
 }
 
 #[tokio::test]
-async fn every_field_that_names_something_is_tried_at_every_operation() {
+async fn every_reference_field_is_covered() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     fill(&gateway, &project).await;
@@ -275,9 +291,9 @@ async fn every_field_that_names_something_is_tried_at_every_operation() {
         operation.body.iter().for_each(|body| references(body, &mut found));
         documented.extend(found.into_iter().map(|field| (format!("{} {}", operation.method, operation.path), field)));
     }
-    let apart = GIVEN.iter().chain(&TRIED_APART).map(|(at, field)| ((*at).to_owned(), (*field).to_owned()));
-    let places = places(&gateway, &project).await;
-    let tried = places.iter().map(|place| (place.operation(), place.field.to_owned()));
+    let apart = GIVEN.iter().chain(&TESTED_SEPARATELY).map(|(at, field)| ((*at).to_owned(), (*field).to_owned()));
+    let cases = cases(&gateway, &project).await;
+    let tried = cases.iter().map(|case| (case.operation(), case.field.to_owned()));
     // Rules reference segments in their values.
     let tried = tried.filter(|(_, field)| field != "rules");
     // The user is in the path.
@@ -287,7 +303,7 @@ async fn every_field_that_names_something_is_tried_at_every_operation() {
     let gone: Vec<_> = known.difference(&documented).collect();
     assert!(
         missing.is_empty(),
-        "reference fields without a test: add them to `places` or to a list of exceptions: {missing:?}"
+        "reference fields without a test: add them to `cases` or to a list of exceptions: {missing:?}"
     );
     assert!(gone.is_empty(), "are no longer in the document: {gone:?}");
 }

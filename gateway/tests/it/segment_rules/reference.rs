@@ -4,33 +4,33 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::people::{Event, Message, Person, World};
+use super::world::{Event, Message, TestUser, World};
 
-pub fn all(rules: &Value, person: &Person, world: &World) -> bool {
-    rules.as_array().unwrap().iter().all(|rule| one(rule, person, world))
+pub fn all(rules: &Value, user: &TestUser, world: &World) -> bool {
+    rules.as_array().unwrap().iter().all(|rule| one(rule, user, world))
 }
 
-fn one(rule: &Value, person: &Person, world: &World) -> bool {
+fn one(rule: &Value, user: &TestUser, world: &World) -> bool {
     if let Some(rules) = rule["any"].as_array() {
-        return rules.iter().any(|rule| one(rule, person, world));
+        return rules.iter().any(|rule| one(rule, user, world));
     }
     if let Some(rules) = rule["all"].as_array() {
-        return rules.iter().all(|rule| one(rule, person, world));
+        return rules.iter().all(|rule| one(rule, user, world));
     }
     if rule["not"].is_object() {
-        return !one(&rule["not"], person, world);
+        return !one(&rule["not"], user, world);
     }
     let (field, operator) = (rule["field"].as_str().unwrap(), rule["operator"].as_str().unwrap());
     let value = &rule["value"];
     let text = |text: &Option<String>| text.as_ref().map_or(Value::Null, |text| json!(text));
     let found = match field {
-        "segment" | "push.platform" => return belongs(field, operator, value, person, world),
-        "email" => text(&person.email),
-        "name" => text(&person.name),
-        "externalId" => text(&person.external_id),
-        "createdAt" | "lastSeenAt" => json!(person.created_at.to_string()),
-        _ if operator.starts_with("did") => return behaved(field, operator, value, person, world),
-        _ => property(&person.properties, field),
+        "segment" | "push.platform" => return belongs(field, operator, value, user, world),
+        "email" => text(&user.email),
+        "name" => text(&user.name),
+        "externalId" => text(&user.external_id),
+        "createdAt" | "lastSeenAt" => json!(user.created_at.to_string()),
+        _ if operator.starts_with("did") => return behaved(field, operator, value, user, world),
+        _ => property(&user.properties, field),
     };
     satisfies(&found, operator, value, world.now)
 }
@@ -44,8 +44,8 @@ fn property(properties: &Map<String, Value>, field: &str) -> Value {
     found
 }
 
-fn belongs(field: &str, operator: &str, value: &Value, person: &Person, world: &World) -> bool {
-    let platforms: Vec<&str> = person.platforms.iter().map(|platform| platform.as_str()).collect();
+fn belongs(field: &str, operator: &str, value: &Value, user: &TestUser, world: &World) -> bool {
+    let platforms: Vec<&str> = user.platforms.iter().map(|platform| platform.as_str()).collect();
     // Only the requested segments are evaluated; otherwise a segment that depends on another would depend on itself.
     let asked = |value: &Value| {
         if field != "segment" {
@@ -53,8 +53,8 @@ fn belongs(field: &str, operator: &str, value: &Value, person: &Person, world: &
         }
         let segment: Uuid = value.as_str().unwrap().parse().unwrap();
         match world.rules.iter().find(|(id, _)| *id == segment) {
-            Some((_, rules)) => all(rules, person, world),
-            None => person.lists.contains(&segment),
+            Some((_, rules)) => all(rules, user, world),
+            None => user.lists.contains(&segment),
         }
     };
     match operator {
@@ -136,23 +136,23 @@ fn span(value: &Value, now: Timestamp) -> Timestamp {
     now - SignedDuration::from_mins(minutes)
 }
 
-fn behaved(field: &str, operator: &str, value: &Value, person: &Person, world: &World) -> bool {
+fn behaved(field: &str, operator: &str, value: &Value, user: &TestUser, world: &World) -> bool {
     if operator == "did_not" {
-        return !behaved(field, "did", value, person, world);
+        return !behaved(field, "did", value, user, world);
     }
     let (kind, name) = field.split_once(':').unwrap();
     let recent = |at: Timestamp| value["within"].is_null() || at >= span(&value["within"], world.now);
     if kind == "message" {
         let status = value["status"].as_str().unwrap_or("sent");
         let counts = |m: &&Message| m.channel == name && reached(m, status).is_some_and(recent);
-        return enough(&value["count"], person.messages.iter().filter(counts).count());
+        return enough(&value["count"], user.messages.iter().filter(counts).count());
     }
     let filter = |event: &Event| match value["where"].as_array() {
         None => true,
         Some(rules) => rules.iter().all(|rule| filtered(rule, event, world.now)),
     };
     let done: Vec<&Event> =
-        person.events.iter().filter(|event| event.name == name && recent(event.at) && filter(event)).collect();
+        user.events.iter().filter(|event| event.name == name && recent(event.at) && filter(event)).collect();
     let numbers: Vec<f64> =
         done.iter().map(|event| &event.properties["age"]).filter(|n| n.is_number()).map(number).collect();
     let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);

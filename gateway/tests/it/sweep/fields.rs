@@ -3,7 +3,7 @@
 use gateway::router::Access;
 use serde_json::{Value, json};
 
-use super::{World, Wrong, named, schema};
+use super::{Failures, World, named, schema};
 use crate::document::{Operation, operations};
 
 /// Returns whether the operation ignores unknown fields.
@@ -23,31 +23,31 @@ fn with_body() -> impl Iterator<Item = (Operation, Value, Value)> {
 }
 
 #[tokio::test]
-async fn fields_that_are_wrong_missing_or_unknown() {
+async fn wrong_missing_and_unknown_fields_are_rejected() {
     let world = World::new().await;
-    a_wrong_field_is_named(&world).await;
-    a_missing_field_is_named(&world).await;
-    an_unknown_field_is_refused_but_where_events_come_in(&world).await;
-    what_was_read_can_be_sent_back_and_changes_nothing(&world).await;
+    wrong_field_is_reported(&world).await;
+    missing_field_is_reported(&world).await;
+    unknown_field_is_rejected_except_at_ingest(&world).await;
+    put_of_the_get_body_changes_nothing(&world).await;
 }
 
-async fn a_wrong_field_is_named(world: &World) {
-    let mut wrong = Wrong::default();
+async fn wrong_field_is_reported(world: &World) {
+    let mut wrong = Failures::default();
     for (operation, body, least) in with_body() {
         for field in schema::fields(&body) {
             for (what, value) in schema::wrong(&field.schema) {
                 let mut sent = least.clone();
                 sent[&field.name] = value;
-                let answer = world.send(&operation, sent.to_string()).await;
-                let told = format!("{} {} with {} {what}", operation.method, operation.path, field.name);
-                wrong.refused(&[422], &told, &answer);
+                let response = world.send(&operation, sent.to_string()).await;
+                let label = format!("{} {} with {} {what}", operation.method, operation.path, field.name);
+                wrong.refused(&[422], &label, &response);
                 // The error names one of the spellings of a field.
                 let plain = |name: &str| name.replace('_', "").to_lowercase();
-                let right = named(&answer).iter().any(|n| {
+                let right = named(&response).iter().any(|n| {
                     let first = n.split(['.', '[']).next().unwrap_or_default();
                     plain(first) == plain(&field.name) || aliases(first, &field.name)
                 });
-                wrong.note(answer.status != 422 || right, &format!("{told}, which is not named"), &answer);
+                wrong.check(response.status != 422 || right, &format!("{label}, which is not named"), &response);
             }
         }
     }
@@ -55,60 +55,60 @@ async fn a_wrong_field_is_named(world: &World) {
 }
 
 /// Returns whether two names denote the same field.
-fn aliases(told: &str, sent: &str) -> bool {
-    let alike = |names: &[&str]| names.contains(&told) && names.contains(&sent);
+fn aliases(reported: &str, sent: &str) -> bool {
+    let alike = |names: &[&str]| names.contains(&reported) && names.contains(&sent);
     alike(&["event", "eventName"]) || alike(&["id", "messageId"])
 }
 
-async fn a_missing_field_is_named(world: &World) {
-    let mut wrong = Wrong::default();
+async fn missing_field_is_reported(world: &World) {
+    let mut wrong = Failures::default();
     for (operation, body, least) in with_body() {
         for field in schema::fields(&body).into_iter().filter(|field| field.required) {
             let mut sent = least.clone();
             sent.as_object_mut().unwrap().remove(&field.name);
-            let answer = world.send(&operation, sent.to_string()).await;
-            let told = format!("{} {} without {}", operation.method, operation.path, field.name);
-            wrong.refused(&[422], &told, &answer);
-            wrong.note(named(&answer).contains(&field.name), &told, &answer);
+            let response = world.send(&operation, sent.to_string()).await;
+            let label = format!("{} {} without {}", operation.method, operation.path, field.name);
+            wrong.refused(&[422], &label, &response);
+            wrong.check(named(&response).contains(&field.name), &label, &response);
         }
     }
     wrong.none();
 }
 
-async fn an_unknown_field_is_refused_but_where_events_come_in(world: &World) {
-    let mut wrong = Wrong::default();
+async fn unknown_field_is_rejected_except_at_ingest(world: &World) {
+    let mut wrong = Failures::default();
     for (operation, body, least) in with_body() {
-        let told = format!("{} {} with an unknown field", operation.method, operation.path);
+        let label = format!("{} {} with an unknown field", operation.method, operation.path);
         let mut sent = least.clone();
         sent["noSuchField"] = json!(1);
-        let answer = world.send(&operation, sent.to_string()).await;
+        let response = world.send(&operation, sent.to_string()).await;
         if is_ingest(&operation) {
-            wrong.note(!named(&answer).contains(&"noSuchField".to_owned()), &told, &answer);
+            wrong.check(!named(&response).contains(&"noSuchField".to_owned()), &label, &response);
             continue;
         }
-        wrong.refused(&[422], &told, &answer);
-        wrong.note(named(&answer).contains(&"noSuchField".to_owned()), &told, &answer);
+        wrong.refused(&[422], &label, &response);
+        wrong.check(named(&response).contains(&"noSuchField".to_owned()), &label, &response);
         let said = !schema::takes_others(&body);
-        wrong.note(said, &format!("{told}: the document does not say `additionalProperties: false`"), &answer);
+        wrong.check(said, &format!("{label}: the document does not say `additionalProperties: false`"), &response);
     }
     wrong.none();
 }
 
 /// Leaves out users, which the worker changes (covered by end-to-end tests), and API keys, of which `GET` returns a
 /// list.
-async fn what_was_read_can_be_sent_back_and_changes_nothing(world: &World) {
+async fn put_of_the_get_body_changes_nothing(world: &World) {
     let all = operations();
-    let mut wrong = Wrong::default();
+    let mut wrong = Failures::default();
     for put in all.iter().filter(|o| o.method == "PUT" && !["/users/{id}", "/api-keys"].contains(&o.path.as_str())) {
         let Some(get) = all.iter().find(|o| o.method == "GET" && o.path == put.path) else { continue };
         let read = world.send(get, "").await.json();
-        let answer = world.send(put, read.to_string()).await;
-        wrong.note(answer.status == 200, &format!("PUT {} with the body of GET", put.path), &answer);
+        let response = world.send(put, read.to_string()).await;
+        wrong.check(response.status == 200, &format!("PUT {} with the body of GET", put.path), &response);
         let (mut before, mut after) = (read, world.send(get, "").await.json());
         for shown in [&mut before, &mut after] {
             shown.as_object_mut().unwrap().remove("updatedAt");
         }
-        wrong.note(before == after, &format!("PUT {}: {before} became {after}", put.path), &answer);
+        wrong.check(before == after, &format!("PUT {}: {before} became {after}", put.path), &response);
     }
     wrong.none();
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gateway::router::Access;
 
-use super::{World, Wrong};
+use super::{Failures, World};
 use crate::document::{Operation, operations};
 
 /// Returns the operations by path.
@@ -17,15 +17,15 @@ fn addresses() -> BTreeMap<String, Vec<Operation>> {
 }
 
 #[tokio::test]
-async fn methods_that_there_are_and_are_not() {
+async fn methods_match_the_document() {
     let world = World::new().await;
-    other_methods_are_refused_with_those_that_there_are(&world).await;
-    head_answers_as_get_without_a_body(&world).await;
-    browsers_are_told_which_methods_are_open(&world).await;
+    other_methods_are_rejected_with_allow(&world).await;
+    head_matches_get_without_a_body(&world).await;
+    preflight_lists_the_public_methods(&world).await;
 }
 
-async fn other_methods_are_refused_with_those_that_there_are(world: &World) {
-    let mut wrong = Wrong::default();
+async fn other_methods_are_rejected_with_allow(world: &World) {
+    let mut wrong = Failures::default();
     for (path, operations) in addresses() {
         let mut takes: BTreeSet<&str> = operations.iter().map(|o| o.method.as_str()).collect();
         if takes.contains("GET") {
@@ -37,45 +37,45 @@ async fn other_methods_are_refused_with_those_that_there_are(world: &World) {
             if takes.contains(method) {
                 continue;
             }
-            let answer = world.send_to(method, &called, Access::Anyone, &[], "").await;
-            let told = format!("{method} {path}");
-            let allow: BTreeSet<&str> = answer.header("allow").unwrap_or("").split(", ").collect();
-            wrong.note(answer.status == 405 && allow == takes, &format!("{told} with Allow {allow:?}"), &answer);
+            let response = world.send_to(method, &called, Access::Anyone, &[], "").await;
+            let label = format!("{method} {path}");
+            let allow: BTreeSet<&str> = response.header("allow").unwrap_or("").split(", ").collect();
+            wrong.check(response.status == 405 && allow == takes, &format!("{label} with Allow {allow:?}"), &response);
             if method != "HEAD" {
-                wrong.refused(&[405], &told, &answer);
+                wrong.refused(&[405], &label, &response);
             }
         }
     }
     wrong.none();
 }
 
-async fn head_answers_as_get_without_a_body(world: &World) {
-    let mut wrong = Wrong::default();
+async fn head_matches_get_without_a_body(world: &World) {
+    let mut wrong = Failures::default();
     for get in operations().into_iter().filter(|o| o.method == "GET") {
-        let answer = world.send(&get, "").await;
+        let response = world.send(&get, "").await;
         let head = world.send_to("HEAD", &world.path(&get), get.access, &[], "").await;
-        let kind = |a: &crate::http::Answer| a.header("content-type").map(str::to_owned);
-        let right = head.status == answer.status && head.bytes.is_empty() && kind(&head) == kind(&answer);
-        wrong.note(right && answer.status == get.success, &format!("HEAD {}", get.path), &head);
+        let kind = |a: &crate::http::HttpResponse| a.header("content-type").map(str::to_owned);
+        let right = head.status == response.status && head.bytes.is_empty() && kind(&head) == kind(&response);
+        wrong.check(right && response.status == get.success, &format!("HEAD {}", get.path), &head);
     }
     wrong.none();
 }
 
-async fn browsers_are_told_which_methods_are_open(world: &World) {
-    let mut wrong = Wrong::default();
+async fn preflight_lists_the_public_methods(world: &World) {
+    let mut wrong = Failures::default();
     for (path, operations) in addresses() {
         let headers = [("origin", "https://shop.example"), ("access-control-request-method", "POST")];
         let called = world.path(&operations[0]);
-        let answer = world.send_to("OPTIONS", &called, Access::Anyone, &headers, "").await;
+        let response = world.send_to("OPTIONS", &called, Access::Anyone, &headers, "").await;
         let open: BTreeSet<&str> =
             operations.iter().filter(|o| o.access == Access::Public).map(|o| o.method.as_str()).collect();
-        let allowed = answer.header("access-control-allow-methods").map(|methods| methods.split(", ").collect());
-        let origin = answer.header("access-control-allow-origin");
-        let right = answer.status == 204
+        let allowed = response.header("access-control-allow-methods").map(|methods| methods.split(", ").collect());
+        let origin = response.header("access-control-allow-origin");
+        let right = response.status == 204
             && allowed == Some(open.clone()).filter(|open| !open.is_empty())
             && origin == (!open.is_empty()).then_some("*")
-            && answer.header("access-control-allow-credentials").is_none();
-        wrong.note(right, &format!("OPTIONS {path} allows {allowed:?} to {origin:?}"), &answer);
+            && response.header("access-control-allow-credentials").is_none();
+        wrong.check(right, &format!("OPTIONS {path} allows {allowed:?} to {origin:?}"), &response);
     }
     wrong.none();
 }

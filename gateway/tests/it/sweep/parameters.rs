@@ -1,6 +1,6 @@
 //! Parameters in paths and query strings.
 
-use super::{World, Wrong, named};
+use super::{Failures, World, named};
 use crate::document::{Operation, operations};
 
 fn with_query(path: &str, query: &str) -> String {
@@ -8,32 +8,32 @@ fn with_query(path: &str, query: &str) -> String {
 }
 
 #[tokio::test]
-async fn parameters_of_paths_and_query_strings() {
+async fn invalid_path_and_query_parameters_are_rejected() {
     let world = World::new().await;
-    what_is_no_id_names_nothing(&world).await;
-    pages_have_bounds_and_cursors_are_those_of_their_list(&world).await;
-    choices_are_named_and_what_is_no_query_string_is_a_bad_request(&world).await;
+    malformed_id_is_not_found(&world).await;
+    page_and_cursor_parameters_are_validated(&world).await;
+    invalid_choices_and_query_strings_are_rejected(&world).await;
 }
 
-async fn what_is_no_id_names_nothing(world: &World) {
-    let mut wrong = Wrong::default();
+async fn malformed_id_is_not_found(world: &World) {
+    let mut wrong = Failures::default();
     let long = "x".repeat(5_000);
     for operation in operations().into_iter().filter(Operation::has_id) {
         let body = operation.example.clone().map_or_else(|| "{}".to_owned(), |example| example.to_string());
         for id in ["7", "00000000-0000-0000-0000-000000000000", "%00", "%ff", "%zz", "%F0%9F%98%80", "..", "'", &long] {
             let path = operation.at(id);
             let query = operation.query.iter().map(|name| format!("?{name}=u")).collect::<Vec<_>>().concat();
-            let answer =
+            let response =
                 world.send_to(&operation.method, &format!("{path}{query}"), operation.access, &[], body.clone()).await;
-            let told = format!("{} {}", operation.method, operation.at(&id.chars().take(40).collect::<String>()));
-            wrong.refused(&[404], &told, &answer);
+            let label = format!("{} {}", operation.method, operation.at(&id.chars().take(40).collect::<String>()));
+            wrong.refused(&[404], &label, &response);
         }
     }
     wrong.none();
 }
 
-async fn pages_have_bounds_and_cursors_are_those_of_their_list(world: &World) {
-    let mut wrong = Wrong::default();
+async fn page_and_cursor_parameters_are_validated(world: &World) {
+    let mut wrong = Failures::default();
     for operation in operations().into_iter().filter(|o| o.method == "GET") {
         let path = world.path(&operation);
         for (name, values) in [
@@ -43,45 +43,46 @@ async fn pages_have_bounds_and_cursors_are_those_of_their_list(world: &World) {
         ] {
             for value in values.iter().filter(|_| operation.takes(name)) {
                 let called = with_query(&path, &format!("{name}={value}"));
-                let answer = world.send_to("GET", &called, operation.access, &[], "").await;
-                wrong.refused(&[422], &format!("GET {called}"), &answer);
-                wrong.note(named(&answer) == [name], &format!("GET {called}"), &answer);
+                let response = world.send_to("GET", &called, operation.access, &[], "").await;
+                wrong.refused(&[422], &format!("GET {called}"), &response);
+                wrong.check(named(&response) == [name], &format!("GET {called}"), &response);
             }
         }
         if operation.takes("page") {
-            let answer =
+            let response =
                 world.send_to("GET", &with_query(&path, "page=101&limit=100"), operation.access, &[], "").await;
-            wrong.refused(&[422], &format!("GET {path} too deep"), &answer);
-            let answer =
+            wrong.refused(&[422], &format!("GET {path} too deep"), &response);
+            let response =
                 world.send_to("GET", &with_query(&path, "page=100&limit=100"), operation.access, &[], "").await;
-            wrong.note(answer.status == 200, &format!("GET {path} at the last page"), &answer);
+            wrong.check(response.status == 200, &format!("GET {path} at the last page"), &response);
         }
     }
     wrong.none();
 }
 
-async fn choices_are_named_and_what_is_no_query_string_is_a_bad_request(world: &World) {
-    let mut wrong = Wrong::default();
+async fn invalid_choices_and_query_strings_are_rejected(world: &World) {
+    let mut wrong = Failures::default();
     for operation in operations().into_iter().filter(|o| o.method == "GET" && o.success == 200) {
         let path = world.path(&operation);
         let query = operation.parameters.iter().filter(|p| p["in"] == "query");
         for parameter in query.clone().filter(|p| p["schema"]["enum"].is_array() || p["schema"]["type"] == "boolean") {
             let name = parameter["name"].as_str().unwrap();
             let called = with_query(&path, &format!("{name}=no-such-choice"));
-            let answer = world.send_to("GET", &called, operation.access, &[], "").await;
-            wrong.refused(&[422], &format!("GET {called}"), &answer);
-            wrong.note(named(&answer) == [name], &format!("GET {called}"), &answer);
+            let response = world.send_to("GET", &called, operation.access, &[], "").await;
+            wrong.refused(&[422], &format!("GET {called}"), &response);
+            wrong.check(named(&response) == [name], &format!("GET {called}"), &response);
         }
         if let Some(parameter) = query.clone().next() {
             let name = parameter["name"].as_str().unwrap();
             for broken in ["%", "%2", "%zz", "%ff", "%00"] {
                 let called = with_query(&path, &format!("{name}={broken}"));
-                let answer = world.send_to("GET", &called, operation.access, &[], "").await;
-                wrong.refused(&[400], &format!("GET {called}"), &answer);
+                let response = world.send_to("GET", &called, operation.access, &[], "").await;
+                wrong.refused(&[400], &format!("GET {called}"), &response);
             }
             // Unknown parameters are ignored, because caches and trackers add them.
-            let answer = world.send_to("GET", &with_query(&path, "noSuchParameter=1"), operation.access, &[], "").await;
-            wrong.note(answer.status == 200, &format!("GET {path} with an unknown parameter"), &answer);
+            let response =
+                world.send_to("GET", &with_query(&path, "noSuchParameter=1"), operation.access, &[], "").await;
+            wrong.check(response.status == 200, &format!("GET {path} with an unknown parameter"), &response);
         }
     }
     wrong.none();

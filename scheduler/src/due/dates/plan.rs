@@ -10,105 +10,105 @@ use automation::journey;
 use database::{StoreError, Transaction};
 use jiff::tz::TimeZone;
 use kernel::ids::{ProjectId, UserKey};
-use store_profiles::date_due::plan::{self, Dated, Plan};
-use store_profiles::date_due::{self, Note};
-use store_profiles::users::removals::{edition, outlast};
+use store_profiles::date_due::plan::{self, DatedUser, Plan};
+use store_profiles::date_due::{self, DateState};
+use store_profiles::users::removals::{generation, wait_for_recorders};
 use uuid::Uuid;
 
 use crate::App;
-use crate::tick::{Found, TickError};
+use crate::tick::{PollResult, TickError};
 
 /// Maximum number of automations in one poll.
-const AUTOMATIONS: i64 = 10;
+const MAX_AUTOMATIONS: i64 = 10;
 /// Maximum number of users evaluated in one transaction.
-const PEOPLE: i64 = 2_000;
+const MAX_USERS: i64 = 2_000;
 /// Maximum number of dates removed in one transaction.
-const CLEARED: i64 = 5_000;
+const MAX_CLEARED: i64 = 5_000;
 
 /// Processes one slice of each pending automation.
-pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
-    let asked = plan::asked(&app.store.connection().await?, AUTOMATIONS).await?;
-    let mut found = Found::Nothing;
-    for (project, automation) in asked {
+pub async fn tick(app: Arc<App>) -> Result<PollResult, TickError> {
+    let pending = plan::pending(&app.store.connection().await?, MAX_AUTOMATIONS).await?;
+    let mut found = PollResult::Idle;
+    for (project, automation) in pending {
         found = found.and(slice(&app, project, automation).await?);
     }
     Ok(found)
 }
 
-async fn slice(app: &App, project: ProjectId, automation: Uuid) -> Result<Found, TickError> {
+async fn slice(app: &App, project: ProjectId, automation: Uuid) -> Result<PollResult, TickError> {
     let mut db = app.store.connection().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     // Either an erasure was announced earlier, and its users are skipped, or it waits for the end of this transaction.
-    edition(&tx).await?;
-    let Some(plan) = plan::take(&tx, project, automation).await? else { return Ok(Found::Nothing) };
+    generation(&tx).await?;
+    let Some(plan) = plan::lock(&tx, project, automation).await? else { return Ok(PollResult::Idle) };
     match &plan.trigger {
-        Some(_) if plan.done_to.is_none() => {
+        Some(_) if plan.scanned_to.is_none() => {
             tx.rollback().await.map_err(StoreError::from)?;
             // Later recording transactions know the automation and store the dates they change. The slices see the
             // changes of earlier ones.
-            outlast(&db).await?;
-            plan::begun(&db, &plan).await?;
-            return Ok(Found::More);
+            wait_for_recorders(&db).await?;
+            plan::mark_started(&db, &plan).await?;
+            return Ok(PollResult::HasMore);
         }
         Some(trigger) => {
-            let to = plan::bound(&tx, project, plan.done_to, PEOPLE).await?;
-            note(app, &tx, &plan, trigger, to).await?;
-            plan::done(&tx, &plan, to).await?;
+            let to = plan::slice_end(&tx, project, plan.scanned_to, MAX_USERS).await?;
+            store_dates(app, &tx, &plan, trigger, to).await?;
+            plan::record_progress(&tx, &plan, to).await?;
         }
         None => {
-            if plan::clear(&tx, &plan, CLEARED).await? < CLEARED as u64 {
-                plan::done(&tx, &plan, None).await?;
+            if plan::clear(&tx, &plan, MAX_CLEARED).await? < MAX_CLEARED as u64 {
+                plan::record_progress(&tx, &plan, None).await?;
             }
         }
     }
     tx.commit().await.map_err(StoreError::from)?;
-    Ok(Found::More)
+    Ok(PollResult::HasMore)
 }
 
 /// Stores the dates of a slice, without locking its users.
 ///
 /// Repeats until a pass finds no changes. A concurrent change is either seen by the next pass, or waits for this
 /// transaction's rows and replaces them.
-async fn note(
+async fn store_dates(
     app: &App,
     tx: &Transaction<'_>,
     plan: &Plan,
     trigger: &DateTrigger,
     to: Option<Uuid>,
 ) -> Result<(), StoreError> {
-    let mut known: HashMap<Uuid, Dated> = HashMap::new();
+    let mut seen: HashMap<Uuid, DatedUser> = HashMap::new();
     loop {
-        let people = plan::people(tx, plan, trigger.key(), to).await?;
+        let users = plan::users(tx, plan, trigger.key(), to).await?;
         let mut notes = Vec::new();
-        for person in &people {
-            if known.remove(&person.id).as_ref() != Some(person) {
-                notes.push(of_person(plan, trigger, person, app.ingest_stream.partitions));
+        for user in &users {
+            if seen.remove(&user.id).as_ref() != Some(user) {
+                notes.push(next_date(plan, trigger, user, app.ingest_stream.partitions));
             }
         }
-        let gone = known.into_keys().map(|user_id| never(plan, user_id));
+        let gone = seen.into_keys().map(|user_id| no_date(plan, user_id));
         notes.extend(gone);
         if notes.is_empty() {
             return Ok(());
         }
         notes.sort_unstable_by_key(|note| note.user_id);
-        date_due::note(tx, &notes, app.now()).await?;
-        known = people.into_iter().map(|person| (person.id, person)).collect();
+        date_due::store(tx, &notes, app.now()).await?;
+        seen = users.into_iter().map(|user| (user.id, user)).collect();
     }
 }
 
-fn never(plan: &Plan, user_id: Uuid) -> Note {
+fn no_date(plan: &Plan, user_id: Uuid) -> DateState {
     let Plan { project, automation, .. } = *plan;
-    Note { project, automation, user_id, partition: 0, due_at: None, came: None }
+    DateState { project, automation, user_id, partition: 0, due_at: None, handled_at: None }
 }
 
-fn of_person(plan: &Plan, trigger: &DateTrigger, person: &Dated, partitions: u16) -> Note {
-    let never = never(plan, person.id);
-    let Some(key) = UserKey::of(person.external_id.as_deref(), person.anonymous_id.as_deref()) else { return never };
-    let zone = journey::timezone_of(&person.properties);
+fn next_date(plan: &Plan, trigger: &DateTrigger, user: &DatedUser, partitions: u16) -> DateState {
+    let none = no_date(plan, user.id);
+    let Some(key) = UserKey::of(user.external_id.as_deref(), user.anonymous_id.as_deref()) else { return none };
+    let zone = journey::timezone_of(&user.properties);
     let zone = zone.unwrap_or_else(|| TimeZone::get(&plan.timezone).unwrap_or(TimeZone::UTC));
-    let after = person.last_at.map_or(plan.since, |last| last.max(plan.since));
-    let due_at = journey::next_coming(trigger, &person.properties, &zone, after).map(|coming| coming.at);
-    Note { partition: key.partition(plan.project, partitions) as i16, due_at, ..never }
+    let after = user.last_at.map_or(plan.since, |last| last.max(plan.since));
+    let due_at = journey::next_occurrence(trigger, &user.properties, &zone, after).map(|coming| coming.at);
+    DateState { partition: key.partition(plan.project, partitions) as i16, due_at, ..none }
 }
 
 #[cfg(test)]
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_is_noted_by_the_persons_clock_behind_the_one_that_came_last() {
+    fn next_date_uses_user_timezone_and_follows_last_date() {
         let trigger = DateTrigger {
             property: "birthday".to_owned(),
             offset: 0.0,
@@ -136,10 +136,10 @@ mod tests {
             automation: Uuid::from_u128(2),
             trigger: None,
             since: at("2026-06-01T00:00:00Z"),
-            done_to: None,
+            scanned_to: None,
             timezone: "Europe/Oslo".to_owned(),
         };
-        let person = |properties: serde_json::Value, last_at: Option<&str>| Dated {
+        let user = |properties: serde_json::Value, last_at: Option<&str>| DatedUser {
             id: Uuid::from_u128(3),
             external_id: Some("u".to_owned()),
             anonymous_id: None,
@@ -156,10 +156,10 @@ mod tests {
             (&json!({"birthday": "soon"}), None, None),
             (&json!({}), None, None),
         ] {
-            let note = of_person(&plan, &trigger, &person(properties.clone(), last_at), 8);
+            let note = next_date(&plan, &trigger, &user(properties.clone(), last_at), 8);
             assert_eq!(note.due_at, expected.map(at), "{properties} {last_at:?}");
         }
-        let nobody = Dated { external_id: None, ..person(oslo, None) };
-        assert_eq!(of_person(&plan, &trigger, &nobody, 8).due_at, None);
+        let unnamed = DatedUser { external_id: None, ..user(oslo, None) };
+        assert_eq!(next_date(&plan, &trigger, &unnamed, 8).due_at, None);
     }
 }

@@ -14,17 +14,17 @@ use store_sending::{dead_letters, runs};
 use uuid::Uuid;
 
 use super::partitioned::{self, Table};
-use super::{DAY_MS, breathe};
+use super::{DAY_MS, pause_for_load};
 use crate::App;
 use crate::tick::TickError;
 
 /// Days for which quarter-hourly message counts are kept: more than any report covers.
-const QUARTERS_KEPT: i64 = 100;
+const QUARTER_RETENTION_DAYS: i64 = 100;
 /// Age below which a quarter may still be counted.
-const COUNTED: SignedDuration = SignedDuration::from_hours(1);
+const STILL_COUNTED: SignedDuration = SignedDuration::from_hours(1);
 /// How far back counts are folded. Earlier passes folded the older ones; if no scheduler ran for longer, they stay
 /// unfolded until they are removed.
-const FOLDED: SignedDuration = SignedDuration::from_hours(8 * 24);
+const FOLD_WINDOW: SignedDuration = SignedDuration::from_hours(8 * 24);
 
 /// Removes messages past their retention, unless another scheduler is removing some.
 pub async fn clear_messages(app: Arc<App>) -> Result<(), TickError> {
@@ -35,7 +35,7 @@ pub async fn clear_messages(app: Arc<App>) -> Result<(), TickError> {
 pub async fn clear_runs(app: Arc<App>) -> Result<(), TickError> {
     let (mut db, now_ms) = (app.store.connection().await?, app.now_ms());
     for (project, days) in projects::retentions(&db).await? {
-        let (before, mut after) = (from_ms(now_ms - Table::Messages.kept_ms(days)), Uuid::nil());
+        let (before, mut after) = (from_ms(now_ms - Table::Messages.retention_ms(days)), Uuid::nil());
         loop {
             let since = Instant::now();
             let tx = db.transaction().await.map_err(StoreError::from)?;
@@ -45,7 +45,7 @@ pub async fn clear_runs(app: Arc<App>) -> Result<(), TickError> {
                 None => break,
                 Some(last) => after = last,
             }
-            breathe(since).await;
+            pause_for_load(since).await;
         }
     }
     Ok(())
@@ -65,9 +65,9 @@ pub async fn forget_dead_letters(app: Arc<App>) -> Result<(), TickError> {
 pub async fn fold_counts(app: Arc<App>) -> Result<(), TickError> {
     let (db, now) = (app.store.connection().await?, app.now());
     for (project, days) in projects::retentions(&db).await? {
-        counts::fold(&db, project, now - FOLDED, now - COUNTED).await?;
-        counts::forget(&db, project, from_ms(now.as_millisecond() - QUARTERS_KEPT * DAY_MS)).await?;
-        let oldest = from_ms(now.as_millisecond() - Table::Messages.kept_ms(days) - DAY_MS);
+        counts::fold(&db, project, now - FOLD_WINDOW, now - STILL_COUNTED).await?;
+        counts::forget(&db, project, from_ms(now.as_millisecond() - QUARTER_RETENTION_DAYS * DAY_MS)).await?;
+        let oldest = from_ms(now.as_millisecond() - Table::Messages.retention_ms(days) - DAY_MS);
         counters::forget_empty(&db, project, oldest.to_zoned(TimeZone::UTC).date()).await?;
     }
     Ok(())

@@ -14,17 +14,17 @@ use store_profiles::events::retention as events;
 use store_projects::projects;
 use store_sending::messages::retention as messages;
 
-use super::{DAY_MS, breathe};
+use super::{DAY_MS, pause_for_load};
 use crate::App;
 use crate::tick::TickError;
 
 /// How long event partitions are kept for late events, in milliseconds: an event's ID has a maximum age when it is
 /// accepted, and no event takes longer than 31 days to be applied.
-const LATE_MS: i64 = CLIENT_ID_PAST_MS + 31 * DAY_MS;
+const LATE_EVENT_MS: i64 = CLIENT_ID_PAST_MS + 31 * DAY_MS;
 
 /// Minimum days for which messages and runs are kept, regardless of the project's retention. No item takes longer to be
 /// applied. Within that time a duplicate is recognized by its row; without the row it would be sent again.
-const KEPT_AT_LEAST: i64 = 31;
+const MIN_RETENTION_DAYS: i64 = 31;
 
 /// A table with time partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +47,12 @@ pub(super) async fn clear(app: &App, table: Table) -> Result<(), TickError> {
 async fn clear_all(app: &App, db: &mut Connection, table: Table) -> Result<(), TickError> {
     let now_ms = app.now_ms();
     let kept = projects::retentions(db).await?;
-    let Some(longest) = kept.iter().map(|(_, days)| table.kept_ms(*days)).max() else { return Ok(()) };
+    let Some(longest) = kept.iter().map(|(_, days)| table.retention_ms(*days)).max() else { return Ok(()) };
     let known: HashSet<ProjectId> = kept.iter().map(|(project, _)| *project).collect();
     // A project's failure does not stop the others; the first error is returned.
-    let mut done = remove_partitions(db, table, now_ms - table.partitions_kept_ms(longest), &known).await;
+    let mut done = remove_partitions(db, table, now_ms - table.partition_retention_ms(longest), &known).await;
     for (project, days) in kept {
-        let cleared = clear_project(db, table, project, from_ms(now_ms - table.kept_ms(days))).await;
+        let cleared = clear_project(db, table, project, from_ms(now_ms - table.retention_ms(days))).await;
         if let Err(error) = &cleared {
             tracing::warn!(%project, table = table.name(), %error, "rows past their retention cannot be removed; retrying later");
         }
@@ -73,13 +73,13 @@ async fn remove_partitions(
         if !table.is_over(db, &partition).await? {
             continue;
         }
-        if !take_out(db, &partition).await? {
+        if !detach(db, &partition).await? {
             break;
         }
     }
-    for name in expired::taken_out(db, table.name()).await? {
+    for name in expired::detached(db, table.name()).await? {
         let tx = db.transaction().await.map_err(StoreError::from)?;
-        table.take_counts(&tx, &name, known).await?;
+        table.subtract_counts(&tx, &name, known).await?;
         expired::remove(&tx, &name).await?;
         tx.commit().await.map_err(StoreError::from)?;
         tracing::info!(name, "removed a partition past every retention");
@@ -88,10 +88,10 @@ async fn remove_partitions(
 }
 
 /// Detaches a partition from its table. Returns `false` if the table was locked by readers for too long.
-async fn take_out(db: &Connection, partition: &Expired) -> Result<bool, TickError> {
-    match expired::take_out(db, partition).await {
+async fn detach(db: &Connection, partition: &Expired) -> Result<bool, TickError> {
+    match expired::detach(db, partition).await {
         Ok(()) => Ok(true),
-        Err(error) if error.is_too_slow() || error.is_conflict() => {
+        Err(error) if error.is_statement_timeout() || error.is_conflict() => {
             let name = partition.name();
             tracing::warn!(
                 name,
@@ -119,7 +119,7 @@ async fn clear_project(
             if is_last {
                 break;
             }
-            breathe(since).await;
+            pause_for_load(since).await;
         }
     }
     Ok(())
@@ -134,17 +134,17 @@ impl Table {
     }
 
     /// Returns how long rows are kept, given a project's retention. Runs are kept as long as messages.
-    pub(super) fn kept_ms(self, days: u32) -> i64 {
+    pub(super) fn retention_ms(self, days: u32) -> i64 {
         match self {
             Self::Events => i64::from(days) * DAY_MS,
-            Self::Messages => i64::from(days).max(KEPT_AT_LEAST) * DAY_MS,
+            Self::Messages => i64::from(days).max(MIN_RETENTION_DAYS) * DAY_MS,
         }
     }
 
     /// Returns how long partitions are kept, given the longest retention of rows.
-    fn partitions_kept_ms(self, longest_ms: i64) -> i64 {
+    fn partition_retention_ms(self, longest_ms: i64) -> i64 {
         match self {
-            Self::Events => longest_ms.max(LATE_MS),
+            Self::Events => longest_ms.max(LATE_EVENT_MS),
             Self::Messages => longest_ms,
         }
     }
@@ -177,15 +177,15 @@ impl Table {
         Ok(is_over)
     }
 
-    async fn take_counts(
+    async fn subtract_counts(
         self,
         tx: &Transaction<'_>,
         partition: &str,
         known: &HashSet<ProjectId>,
     ) -> Result<(), StoreError> {
         match self {
-            Self::Events => events::take_counts(tx, partition, known).await,
-            Self::Messages => messages::take_counts(tx, partition, known).await,
+            Self::Events => events::subtract_counts(tx, partition, known).await,
+            Self::Messages => messages::subtract_counts(tx, partition, known).await,
         }
     }
 

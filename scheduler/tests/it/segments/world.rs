@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use automation::{Definition, Reentry, TriggerType};
 use kernel::ids::{self, ProjectId, UserKey};
-use rules::look::Look;
+use rules::change::ChangeKind;
 use serde_json::{Value, json};
 use store_profiles::segments::follow::{self, Follow};
 use store_profiles::segments::{self, Segment, SegmentType, dirty};
@@ -13,17 +13,17 @@ use testkit::{eventually, eventually_true};
 use uuid::Uuid;
 use wire::event::{Body, IngestBatch};
 
-use crate::place::{Place, SOON};
+use crate::fixture::{Fixture, SOON};
 
 /// A project, with helpers to create its contents.
 pub struct World {
-    pub place: Place,
+    pub fixture: Fixture,
 }
 
 impl World {
     pub async fn new() -> Self {
-        let place = Place::new().await;
-        let world = Self { place };
+        let fixture = Fixture::new().await;
+        let world = Self { fixture };
         world.insert_project().await;
         world
     }
@@ -37,30 +37,30 @@ impl World {
         .await;
     }
 
-    /// Switches to a new project until `place.project` is set again. Returns the previous one.
+    /// Switches to a new project until `fixture.project` is set again. Returns the previous one.
     pub async fn other_project(&mut self) -> ProjectId {
-        let other = ProjectId(ids::fresh(self.place.clock.now_ms()));
-        let before = std::mem::replace(&mut self.place.project, other);
+        let other = ProjectId(ids::fresh(self.fixture.clock.now_ms()));
+        let before = std::mem::replace(&mut self.fixture.project, other);
         self.insert_project().await;
         before
     }
 
     pub fn project(&self) -> ProjectId {
-        self.place.project
+        self.fixture.project
     }
 
     pub async fn execute(&self, sql: &str) {
-        self.place.store.connection().await.unwrap().batch_execute(sql).await.unwrap();
+        self.fixture.store.connection().await.unwrap().batch_execute(sql).await.unwrap();
     }
 
     /// Creates a segment with rules, or a manual one without.
     pub async fn segment(&self, rules: Option<Value>) -> Uuid {
-        let (id, now) = (ids::fresh(self.place.clock.now_ms()), self.place.clock.now());
+        let (id, now) = (ids::fresh(self.fixture.clock.now_ms()), self.fixture.clock.now());
         let segment_type = if rules.is_some() { SegmentType::Rules } else { SegmentType::Manual };
         let rules = rules.unwrap_or_else(|| json!([]));
         let (name, description) = (String::from("s"), String::new());
         let segment = Segment { id, name, description, segment_type, rules, created_at: now, updated_at: now };
-        let mut db = self.place.store.connection().await.unwrap();
+        let mut db = self.fixture.store.connection().await.unwrap();
         let tx = db.transaction().await.unwrap();
         segments::insert(&tx, self.project(), &segment).await.unwrap();
         tx.commit().await.unwrap();
@@ -69,19 +69,19 @@ impl World {
 
     /// Changes the rules as `PUT /segments/:id` does.
     pub async fn change_rules(&self, segment: Uuid, rules: Value) {
-        let mut db = self.place.store.connection().await.unwrap();
+        let mut db = self.fixture.store.connection().await.unwrap();
         let tx = db.transaction().await.unwrap();
         segments::begin_change(&tx).await.unwrap();
         let mut changed = segments::get_for_update(&tx, self.project(), segment).await.unwrap().unwrap();
         changed.rules = rules;
         segments::update(&tx, self.project(), &changed).await.unwrap();
-        follow::rules_changed(&tx, self.project(), segment, self.place.clock.now()).await.unwrap();
+        follow::rules_changed(&tx, self.project(), segment, self.fixture.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
     }
 
     /// Returns how a segment is followed.
     pub async fn follow(&self, segment: Uuid) -> Follow {
-        let db = self.place.store.connection().await.unwrap();
+        let db = self.fixture.store.connection().await.unwrap();
         follow::get(&db, self.project(), segment).await.unwrap().unwrap()
     }
 
@@ -91,18 +91,18 @@ impl World {
             "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{table}'::regclass \
              AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
         );
-        eventually_true("a session waits for the table", SOON, async || self.place.count(&sql).await > 0).await;
+        eventually_true("a session waits for the table", SOON, async || self.fixture.count(&sql).await > 0).await;
     }
 
     /// Creates an active automation that a segment triggers.
     pub async fn automation(&self, segment: Uuid, trigger: TriggerType) -> Uuid {
-        let (id, now) = (ids::fresh(self.place.clock.now_ms()), self.place.clock.now());
+        let (id, now) = (ids::fresh(self.fixture.clock.now_ms()), self.fixture.clock.now());
         let mut definition = Definition::new(trigger, None, Reentry::Always, vec![]);
         definition.trigger_segment_id = Some(segment);
         let name = "a".to_owned();
         let automation =
             Automation { id, name, active: true, version: 1, definition, created_at: now, updated_at: now };
-        let mut db = self.place.store.connection().await.unwrap();
+        let mut db = self.fixture.store.connection().await.unwrap();
         let tx = db.transaction().await.unwrap();
         automations::insert(&tx, self.project(), &automation).await.unwrap();
         tx.commit().await.unwrap();
@@ -119,14 +119,14 @@ impl World {
 
     pub async fn filled(&self, segment: Uuid) {
         eventually_true("the segment is filled", SOON, async || {
-            let db = self.place.store.connection().await.unwrap();
+            let db = self.fixture.store.connection().await.unwrap();
             follow::get(&db, self.project(), segment).await.unwrap().is_some_and(|follow| follow.filled)
         })
         .await;
     }
 
     /// Creates a user with properties.
-    pub async fn person(&self, name: &str, properties: Value) -> Uuid {
+    pub async fn user(&self, name: &str, properties: Value) -> Uuid {
         let id = UserKey::External(name).internal_id(self.project());
         let sql = format!(
             "INSERT INTO users (project_id, id, external_id, properties, created_at, last_seen_at, updated_at) \
@@ -137,60 +137,60 @@ impl World {
         id
     }
 
-    pub async fn properties(&self, person: Uuid, properties: Value) {
-        self.execute(&format!("UPDATE users SET properties = '{properties}' WHERE id = '{person}'")).await;
-        self.mark(&Look::Profile, person).await;
+    pub async fn properties(&self, user: Uuid, properties: Value) {
+        self.execute(&format!("UPDATE users SET properties = '{properties}' WHERE id = '{user}'")).await;
+        self.mark(&ChangeKind::Profile, user).await;
     }
 
     /// Inserts an event from `seconds_ago` seconds ago, marked as recording does.
-    pub async fn event(&self, person: Uuid, name: &str, seconds_ago: i64) {
-        self.event_with(person, name, seconds_ago, &json!({})).await;
+    pub async fn event(&self, user: Uuid, name: &str, seconds_ago: i64) {
+        self.event_with(user, name, seconds_ago, &json!({})).await;
     }
 
-    pub async fn event_with(&self, person: Uuid, name: &str, seconds_ago: i64, properties: &Value) {
-        let id = ids::fresh(self.place.clock.now_ms() - seconds_ago * 1_000);
+    pub async fn event_with(&self, user: Uuid, name: &str, seconds_ago: i64, properties: &Value) {
+        let id = ids::fresh(self.fixture.clock.now_ms() - seconds_ago * 1_000);
         let sql = format!(
             "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
-             VALUES ('{}', '{id}', '{name}', '{person}', '{properties}', now() - interval '{seconds_ago} seconds', now())",
+             VALUES ('{}', '{id}', '{name}', '{user}', '{properties}', now() - interval '{seconds_ago} seconds', now())",
             self.project()
         );
         self.execute(&sql).await;
-        self.mark(&Look::Event(name.to_owned()), person).await;
+        self.mark(&ChangeKind::Event(name.to_owned()), user).await;
     }
 
     /// Inserts a direct mail with this status.
-    pub async fn message(&self, person: Uuid, status: &str) -> Uuid {
-        let id = ids::fresh(self.place.clock.now_ms());
+    pub async fn message(&self, user: Uuid, status: &str) -> Uuid {
+        let id = ids::fresh(self.fixture.clock.now_ms());
         let sql = format!(
             "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at, {status}_at) \
-             VALUES ('{}', '{id}', '{person}', 'EMAIL', 'direct', '{status}', now(), now(), now())",
+             VALUES ('{}', '{id}', '{user}', 'EMAIL', 'direct', '{status}', now(), now(), now())",
             self.project()
         );
         self.execute(&sql).await;
         id
     }
 
-    pub async fn mark(&self, look: &Look, person: Uuid) {
-        let mut db = self.place.store.connection().await.unwrap();
+    pub async fn mark(&self, change_kind: &ChangeKind, user: Uuid) {
+        let mut db = self.fixture.store.connection().await.unwrap();
         let tx = db.transaction().await.unwrap();
-        dirty::mark(&tx, self.project(), look, &[person], self.place.clock.now()).await.unwrap();
+        dirty::mark(&tx, self.project(), change_kind, &[user], self.fixture.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
     }
 
     /// Returns the requested runs in order: automation, user, and the name of the trigger. Repeats are omitted.
     pub async fn started(&self) -> Vec<(Uuid, Uuid, String)> {
-        let names = &self.place.bus.names;
+        let names = &self.fixture.bus.names;
         let (mut found, mut seen) = (Vec::new(), HashSet::new());
-        for (subject, payload) in self.place.payloads(&names.ingest_stream(), "").await {
+        for (subject, payload) in self.fixture.payloads(&names.ingest_stream(), "").await {
             for item in IngestBatch::decode_checked(payload).unwrap().items {
                 let Some(Body::Start(start)) = &item.body else { panic!("{item:?}") };
-                let person: Uuid = item.user_id.as_deref().unwrap().parse().unwrap();
+                let user: Uuid = item.user_id.as_deref().unwrap().parse().unwrap();
                 let trigger: Value = serde_json::from_slice(&start.trigger).unwrap();
                 assert_eq!(trigger["id"], json!(item.row_id().unwrap()));
                 assert!(subject.starts_with(names.ingest(0).trim_end_matches('0')), "{subject}");
                 if seen.insert(item.dedupe().unwrap().unwrap()) {
                     let automation = Uuid::from_slice(&start.automation_id).unwrap();
-                    found.push((automation, person, trigger["name"].as_str().unwrap().to_owned()));
+                    found.push((automation, user, trigger["name"].as_str().unwrap().to_owned()));
                 }
             }
         }
@@ -207,13 +207,13 @@ impl World {
 
     /// Waits until all marked users are evaluated and the resulting starts are published.
     pub async fn settled(&self) {
-        self.place.eventually_none("SELECT count(*) FROM segment_dirty").await;
-        self.place.eventually_none("SELECT count(*) FROM segment_start").await;
+        self.fixture.eventually_none("SELECT count(*) FROM segment_dirty").await;
+        self.fixture.eventually_none("SELECT count(*) FROM segment_start").await;
     }
 
     pub async fn members(&self, segment: Uuid) -> i64 {
         let sql =
             format!("SELECT count(*) FROM segment_membership WHERE segment_id = '{segment}' AND since IS NOT NULL");
-        self.place.count(&sql).await
+        self.fixture.count(&sql).await
     }
 }

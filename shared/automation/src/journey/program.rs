@@ -6,7 +6,7 @@ use jiff::civil::Time;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::decisive;
+use super::exit_triggers;
 use super::values::Values;
 use crate::{Action, DateTrigger, Definition, Reentry, Step};
 use domain::message::Channel;
@@ -63,13 +63,13 @@ pub struct Program {
     pub entry_rules: Vec<Rule>,
     pub exit_rules: Vec<Rule>,
     pub goal: Option<Goal>,
-    exits_by: BTreeSet<String>,
+    exit_events: BTreeSet<String>,
     exits_by_time: bool,
     /// A boxed slice, without spare capacity: a worker keeps the programs of all active automations in memory.
     instructions: Box<[Instruction]>,
     first: Next,
-    changes_person: bool,
-    person_rules: Box<[Rule]>,
+    updates_user: bool,
+    user_rules: Box<[Rule]>,
 }
 
 impl Program {
@@ -85,20 +85,20 @@ impl Program {
             trigger_filter: event_rules(definition.trigger_filter.as_ref(), "triggerFilter")?,
             trigger_date: definition.date().cloned(),
             entry_rules: rules(definition.entry_rules.as_ref(), "entryRules")?,
-            exits_by: decisive::by_events(&exit_rules),
-            exits_by_time: decisive::by_time(&exit_rules),
+            exit_events: exit_triggers::by_events(&exit_rules),
+            exits_by_time: exit_triggers::by_time(&exit_rules),
             exit_rules,
             goal: goal.transpose()?,
             instructions: Box::default(),
             first: None,
-            changes_person: false,
-            person_rules: Box::default(),
+            updates_user: false,
+            user_rules: Box::default(),
         };
         let mut block = Block::default();
         program.first = block.steps(&definition.steps, "steps", None)?;
         program.instructions = block.0.into_boxed_slice();
-        program.changes_person = program.instructions.iter().any(|one| matches!(one.op, Op::UpdateUser { .. }));
-        program.person_rules = program.all_person_rules();
+        program.updates_user = program.instructions.iter().any(|one| matches!(one.op, Op::UpdateUser { .. }));
+        program.user_rules = program.all_user_rules();
         Ok(program)
     }
 
@@ -110,16 +110,16 @@ impl Program {
         self.instructions.get(index)
     }
 
-    pub(super) fn standing_at(&self, path: &str) -> Option<&Instruction> {
+    pub(super) fn instruction_at(&self, path: &str) -> Option<&Instruction> {
         self.instructions.iter().find(|one| one.path == path)
     }
 
     pub(super) fn at(&self, path: &str) -> Option<&Op> {
-        self.standing_at(path).map(|one| &one.op)
+        self.instruction_at(path).map(|one| &one.op)
     }
 
-    pub(super) fn exits_by(&self) -> &BTreeSet<String> {
-        &self.exits_by
+    pub(super) fn exit_events(&self) -> &BTreeSet<String> {
+        &self.exit_events
     }
 
     /// Returns whether the exit rules may start to hold by the passing of time alone.
@@ -127,26 +127,26 @@ impl Program {
         self.exits_by_time
     }
 
-    /// Returns the names of all events that a run may ever subscribe to, including [`super::ANYTHING`].
-    pub fn may_hear(&self) -> BTreeSet<String> {
+    /// Returns the names of all events that a run may ever subscribe to, including [`super::ANY_CHANGE`].
+    pub fn possible_events(&self) -> BTreeSet<String> {
         let waited = self.instructions.iter().filter_map(|one| match &one.op {
             Op::WaitForEvent { event, .. } => Some(event.clone()),
             _ => None,
         });
-        waited.chain(self.goal.iter().map(|goal| goal.event.clone())).chain(self.exits_by.iter().cloned()).collect()
+        waited.chain(self.goal.iter().map(|goal| goal.event.clone())).chain(self.exit_events.iter().cloned()).collect()
     }
 
     /// Returns whether a step updates the user's profile, so that its row must be locked.
-    pub fn changes_person(&self) -> bool {
-        self.changes_person
+    pub fn updates_user(&self) -> bool {
+        self.updates_user
     }
 
     /// Returns all rules on the user: entry and exit rules, and those of branches.
-    pub fn person_rules(&self) -> &[Rule] {
-        &self.person_rules
+    pub fn user_rules(&self) -> &[Rule] {
+        &self.user_rules
     }
 
-    fn all_person_rules(&self) -> Box<[Rule]> {
+    fn all_user_rules(&self) -> Box<[Rule]> {
         let branches = self.instructions.iter().flat_map(|one| match &one.op {
             Op::Branch { arms, .. } => arms.iter().flat_map(|(rules, _)| rules.clone()).collect(),
             _ => Vec::new(),
@@ -155,7 +155,7 @@ impl Program {
     }
 
     /// Returns whether rules need more of a user than the row that recording loads.
-    pub fn asks_beyond_profile(rules: &[Rule]) -> bool {
+    pub fn needs_more_than_profile(rules: &[Rule]) -> bool {
         let is_of_profile = |condition: &Condition| match condition {
             Condition::Value { source, .. } => *source != Source::CreatedAt,
             _ => false,

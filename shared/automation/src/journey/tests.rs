@@ -1,8 +1,8 @@
 //! Tests of runs: step by step, and against a reference implementation that walks the step tree.
 
+mod exit_checks;
 mod model;
 mod steps;
-mod watch;
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -33,8 +33,8 @@ fn wait(delay: f64) -> Value {
     json!({ "type": "WAIT", "delay": delay })
 }
 
-fn person(properties: Value) -> Person {
-    Person {
+fn user(properties: Value) -> RunUser {
+    RunUser {
         id: Uuid::from_u128(9),
         external_id: Some("u".to_owned()),
         anonymous_id: None,
@@ -58,19 +58,19 @@ fn person(properties: Value) -> Person {
 }
 
 /// A run under test, with everything it has produced so far.
-struct Ride<'a> {
+struct TestRun<'a> {
     program: &'a Program,
     trigger: Value,
     id: Uuid,
     depth: i16,
     state: State,
-    person: Person,
+    user: RunUser,
     active: bool,
     effects: Vec<Effect>,
-    marks: Vec<Mark>,
+    log: Vec<LogEntry>,
 }
 
-impl<'a> Ride<'a> {
+impl<'a> TestRun<'a> {
     fn new(program: &'a Program) -> Self {
         Self {
             program,
@@ -78,44 +78,44 @@ impl<'a> Ride<'a> {
             id: Uuid::from_u128(77),
             depth: 0,
             state: State::at_start(),
-            person: person(json!({})),
+            user: user(json!({})),
             active: true,
             effects: Vec::new(),
-            marks: Vec::new(),
+            log: Vec::new(),
         }
     }
 
     /// Creates a run that was triggered at time 0.
     fn started(program: &'a Program) -> Self {
-        let mut ride = Self::new(program);
-        ride.meet(Input::Start, 0);
-        ride
+        let mut test_run = Self::new(program);
+        test_run.apply(Input::Start, 0);
+        test_run
     }
 
-    fn meet(&mut self, input: Input<'_>, at_ms: i64) -> &mut Self {
+    fn apply(&mut self, input: Input<'_>, at_ms: i64) -> &mut Self {
         let mut situation = Situation {
             now: from_ms(at_ms),
             active: self.active,
             timezone: TimeZone::UTC,
-            person: Some(self.person.clone()),
+            user: Some(self.user.clone()),
         };
         let run = Run { id: self.id, started_at: from_ms(0), depth: self.depth, trigger: &self.trigger };
         let moved = step(self.program, run, &self.state, input, &mut situation).unwrap();
-        self.person = situation.person.unwrap();
+        self.user = situation.user.unwrap();
         self.state = moved.state;
         self.effects.extend(moved.effects);
-        self.marks.extend(moved.marks);
+        self.log.extend(moved.log);
         self
     }
 
     fn event(&mut self, name: &str, properties: Value, at_ms: i64) -> &mut Self {
         let properties = properties.as_object().cloned().unwrap();
         let occurrence = Occurrence { id: Uuid::from_u128(5), name, properties: &properties, at: from_ms(at_ms) };
-        self.meet(Input::Event(occurrence), at_ms)
+        self.apply(Input::Event(occurrence), at_ms)
     }
 
     fn timer(&mut self, wait_seq: i32, at_ms: i64) -> &mut Self {
-        self.meet(Input::Timer { wait_seq }, at_ms)
+        self.apply(Input::Timer { wait_seq }, at_ms)
     }
 
     /// Returns the number of each sent email's template, and the path of the step that sent it.
@@ -127,7 +127,7 @@ impl<'a> Ride<'a> {
         mails.collect()
     }
 
-    fn marked(&self) -> Vec<(&str, Did, Option<&str>)> {
-        self.marks.iter().map(|m| (m.step.as_str(), m.did, m.arm.as_deref())).collect()
+    fn log_summary(&self) -> Vec<(&str, LogAction, Option<&str>)> {
+        self.log.iter().map(|m| (m.step.as_str(), m.did, m.arm.as_deref())).collect()
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn date_of(
     time: Option<Time>,
     zone: &TimeZone,
 ) -> Option<Timestamp> {
-    around(&Dated::of(properties, property)?.years_later(0, zone)?, offset, time, zone)
+    shifted(&DatedProperty::of(properties, property)?.years_later(0, zone)?, offset, time, zone)
 }
 
 const DAY_SECS: f64 = 86_400.0;
@@ -41,7 +41,7 @@ const DAY_SECS: f64 = 86_400.0;
 /// Moves a date by `offset` seconds and then sets it to `time` on that day.
 ///
 /// Whole days of the offset are calendar days, so that a day before is the day before even across a clock change.
-fn around(day: &Zoned, offset: f64, time: Option<Time>, zone: &TimeZone) -> Option<Timestamp> {
+fn shifted(day: &Zoned, offset: f64, time: Option<Time>, zone: &TimeZone) -> Option<Timestamp> {
     let days = (offset / DAY_SECS).trunc();
     let rest = SignedDuration::try_from_secs_f64(offset - days * DAY_SECS).ok()?;
     let moved = day.checked_add(Span::new().try_days(days as i64).ok()?).ok()?.checked_add(rest).ok()?;
@@ -53,14 +53,14 @@ fn around(day: &Zoned, offset: f64, time: Option<Time>, zone: &TimeZone) -> Opti
 
 /// A property that is a date.
 #[derive(Clone, Copy, Debug)]
-struct Dated<'a> {
+struct DatedProperty<'a> {
     text: &'a str,
     /// The day, for a date without a time: it begins at midnight in the user's timezone.
     day: Option<Date>,
     at: Timestamp,
 }
 
-impl<'a> Dated<'a> {
+impl<'a> DatedProperty<'a> {
     fn of(properties: &'a Map<String, Value>, property: &str) -> Option<Self> {
         let path = property.strip_prefix("properties.").unwrap_or(property);
         let keys: Vec<String> = path.split('.').map(str::to_owned).collect();
@@ -83,7 +83,7 @@ impl<'a> Dated<'a> {
 
 /// An occurrence of a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Coming<'a> {
+pub struct DateOccurrence<'a> {
     /// When the run starts, in whole milliseconds.
     pub at: Timestamp,
     /// The day of the occurrence, before the offset is applied.
@@ -95,26 +95,26 @@ pub struct Coming<'a> {
 /// Returns the first occurrence of the trigger's date after `after`, or `None` if there is none.
 ///
 /// A yearly date first occurs in the year that the property gives.
-pub fn next_coming<'a>(
+pub fn next_occurrence<'a>(
     trigger: &DateTrigger,
     properties: &'a Map<String, Value>,
     zone: &TimeZone,
     after: Timestamp,
-) -> Option<Coming<'a>> {
+) -> Option<DateOccurrence<'a>> {
     let time = trigger.time.as_deref().and_then(time_of_day);
-    let dated = Dated::of(properties, &trigger.property)?;
-    let coming = |years: i16| {
+    let dated = DatedProperty::of(properties, &trigger.property)?;
+    let occurrence = |years: i16| {
         let day = dated.years_later(years, zone)?;
         // Stored times have milliseconds: a fraction of one would make the same occurrence due again.
-        let at = from_ms(around(&day, trigger.offset, time, zone)?.as_millisecond());
-        (at > after).then_some(Coming { at, on: day.date(), date: dated.text })
+        let at = from_ms(shifted(&day, trigger.offset, time, zone)?.as_millisecond());
+        (at > after).then_some(DateOccurrence { at, on: day.date(), date: dated.text })
     };
     if trigger.repeat == Repeat::Once {
-        return coming(0);
+        return occurrence(0);
     }
     let years = after.to_zoned(zone.clone()).year() - dated.years_later(0, zone)?.year();
     // The offset may move a date into the year before or after its own.
-    ((years - 2).max(0)..=years.max(0) + 2).find_map(coming)
+    ((years - 2).max(0)..=years.max(0) + 2).find_map(occurrence)
 }
 
 #[cfg(test)]
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_time_of_day_is_that_of_the_persons_timezone() {
+    fn next_time_of_day_uses_user_timezone() {
         let nine = time_of_day("09:00").unwrap();
         for (name, now, next) in [
             ("Europe/Oslo", "2026-01-10T07:59:00Z", "2026-01-10T08:00:00Z"),
@@ -157,12 +157,11 @@ mod tests {
     }
 
     #[test]
-    fn a_date_moves_by_its_offset_and_to_its_time() {
-        let person = properties(json!({"renewal": "2026-05-10", "a": {"b": "2026-05-10T10:00:00+02:00"}, "n": 5}));
+    fn date_is_shifted_by_offset_and_time() {
+        let user = properties(json!({"renewal": "2026-05-10", "a": {"b": "2026-05-10T10:00:00+02:00"}, "n": 5}));
         let oslo = zone("Europe/Oslo");
-        let of = |property, offset, time: Option<&str>| {
-            date_of(&person, property, offset, time.and_then(time_of_day), &oslo)
-        };
+        let of =
+            |property, offset, time: Option<&str>| date_of(&user, property, offset, time.and_then(time_of_day), &oslo);
         assert_eq!(of("renewal", 0.0, None), Some(at("2026-05-09T22:00:00Z")));
         assert_eq!(of("properties.renewal", -86_400.0, Some("09:00")), Some(at("2026-05-09T07:00:00Z")));
         assert_eq!(of("a.b", 3_600.0, None), Some(at("2026-05-10T09:00:00Z")));
@@ -170,12 +169,11 @@ mod tests {
     }
 
     #[test]
-    fn whole_days_of_an_offset_are_days_of_the_calendar() {
-        let person = properties(json!({"spring": "2026-03-30", "autumn": "2026-10-25"}));
+    fn whole_days_of_offset_are_calendar_days() {
+        let user = properties(json!({"spring": "2026-03-30", "autumn": "2026-10-25"}));
         let oslo = zone("Europe/Oslo");
-        let of = |property, offset, time: Option<&str>| {
-            date_of(&person, property, offset, time.and_then(time_of_day), &oslo)
-        };
+        let of =
+            |property, offset, time: Option<&str>| date_of(&user, property, offset, time.and_then(time_of_day), &oslo);
         // 29 March has 23 hours, 25 October has 25.
         assert_eq!(of("spring", -86_400.0, Some("09:00")), Some(at("2026-03-29T07:00:00Z")));
         assert_eq!(of("spring", -86_400.0, None), Some(at("2026-03-28T23:00:00Z")));
@@ -191,14 +189,14 @@ mod tests {
 
     /// Returns when the run starts, and the day of the occurrence.
     fn next(date: &str, trigger: &DateTrigger, zone_name: &str, after: &str) -> Option<(Timestamp, String)> {
-        let person = properties(json!({ "date": date }));
-        let coming = next_coming(trigger, &person, &zone(zone_name), at(after))?;
-        assert_eq!(coming.date, date);
-        Some((coming.at, coming.on.to_string()))
+        let user = properties(json!({ "date": date }));
+        let occurrence = next_occurrence(trigger, &user, &zone(zone_name), at(after))?;
+        assert_eq!(occurrence.date, date);
+        Some((occurrence.at, occurrence.on.to_string()))
     }
 
     #[test]
-    fn a_yearly_date_comes_every_year() {
+    fn yearly_date_recurs_every_year() {
         let yearly = |offset| trigger(Repeat::Yearly, offset, Some("09:00"));
         for (date, offset, after, comes, on) in [
             ("1990-06-01", 0.0, "2026-01-01T00:00:00Z", "2026-06-01T07:00:00Z", "2026-06-01"),
@@ -224,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_comes_once_where_nothing_else_is_said() {
+    fn date_occurs_once_by_default() {
         let once = trigger(Repeat::Once, 0.0, Some("09:00"));
         let comes = Some((at("2026-06-01T07:00:00Z"), "2026-06-01".to_owned()));
         assert_eq!(next("2026-06-01", &once, "Europe/Oslo", "2026-01-01T00:00:00Z"), comes);
@@ -233,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_by_the_clocks_where_the_person_is() {
+    fn occurrence_uses_local_time_of_user() {
         let yearly = |time| trigger(Repeat::Yearly, 0.0, time);
         for (date, time, zone, after, comes) in [
             ("1990-06-01", None, "Pacific/Auckland", "2026-01-01T00:00:00Z", "2026-05-31T12:00:00Z"),
@@ -257,21 +255,21 @@ mod tests {
     proptest! {
         /// Following the occurrences one by one yields exactly one per year, each later than the one before.
         #[test]
-        fn a_yearly_date_comes_once_a_year(
+        fn yearly_date_occurs_once_per_year(
             days in 0..36_500_i32,
             offset in -400..=400_i32,
             named in prop::sample::select(vec!["UTC", "Europe/Oslo", "America/New_York", "Pacific/Apia", "Asia/Kathmandu"]),
             time in prop::sample::select(vec![None, Some("00:00"), Some("02:30"), Some("23:59")]),
         ) {
             let first = Date::constant(1950, 1, 1).checked_add(days.days()).unwrap();
-            let person = properties(json!({ "date": first.to_string() }));
+            let user = properties(json!({ "date": first.to_string() }));
             let yearly = trigger(Repeat::Yearly, f64::from(offset.clamp(-365, 365)) * 86_400.0, time);
             let mut after = at("1940-01-01T00:00:00Z");
             for year in 0..90 {
-                let coming = next_coming(&yearly, &person, &zone(named), after).unwrap();
-                prop_assert_eq!(coming.on.year(), first.year() + year);
-                prop_assert!(coming.at > after);
-                after = coming.at;
+                let occurrence = next_occurrence(&yearly, &user, &zone(named), after).unwrap();
+                prop_assert_eq!(occurrence.on.year(), first.year() + year);
+                prop_assert!(occurrence.at > after);
+                after = occurrence.at;
             }
         }
     }

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_filled_in_and_lone_variables_keep_their_type() {
+    fn texts_are_rendered_and_single_variables_keep_their_type() {
         let given = json!({
             "tier": "{{ steps.crm.response.tier }}", "hello": "Dear {{ user.name }} ({{ plan }})", "n": 5,
             "list": ["{{ properties.total }}", "{{ steps.crm.response.tags.1 }}"], "gone": "{{ steps.none.response }}",
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_parse_is_refused() {
+    fn invalid_template_is_rejected() {
         assert!(Values::compile(&json!({"a": ["{{ x | nofilter }}"]})).is_err());
         assert!(Values::compile(&json!("{% if %}")).is_err());
     }

@@ -1,7 +1,7 @@
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-use super::wave::WAITING_BYTES;
+use super::wave::MAX_QUEUED_BYTES;
 use super::*;
 use wire::event::{EncodedItems, IngestBatch, IngestItem};
 
@@ -14,7 +14,7 @@ type Queue = (Arc<GroupCommit>, mpsc::UnboundedSender<Vec<Outcome>>, mpsc::Unbou
 
 /// Returns a queue, a sender for the outcomes of its waves, and a receiver of the published waves.
 fn queue_of_all() -> Queue {
-    queue_with(PAUSE)
+    queue_with(PAUSE_PER_MESSAGE)
 }
 
 fn queue_with(pause: Duration) -> Queue {
@@ -66,19 +66,19 @@ async fn commit(queue: &GroupCommit, n: i64, bytes: usize) -> Outcome {
 async fn submit(queue: &Arc<GroupCommit>, n: i64, bytes: usize) -> JoinHandle<Outcome> {
     let queue = queue.clone();
     let submission = tokio::spawn(async move { commit(&queue, n, bytes).await });
-    give_way().await;
+    run_other_tasks().await;
     submission
 }
 
 /// Lets the other tasks on the test's single thread run until they wait.
-async fn give_way() {
+async fn run_other_tasks() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
-async fn what_arrives_meanwhile_goes_out_together() {
+async fn submissions_during_publish_are_published_together() {
     let (queue, acks, mut messages) = queue();
     let mut outcomes = Vec::new();
     for n in 0..6 {
@@ -96,7 +96,7 @@ async fn what_arrives_meanwhile_goes_out_together() {
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_any_more_is_left_out() {
+async fn abandoned_submissions_are_dropped() {
     let (queue, acks, mut messages) = queue();
     let mut outcomes = Vec::new();
     for n in 0..6 {
@@ -106,7 +106,7 @@ async fn what_nobody_waits_for_any_more_is_left_out() {
     for gone in [2, 3] {
         outcomes[gone].abort();
     }
-    give_way().await;
+    run_other_tasks().await;
     acknowledge(&acks, 2);
     let mut seen = Vec::new();
     for _ in 0..3 {
@@ -116,12 +116,12 @@ async fn what_nobody_waits_for_any_more_is_left_out() {
 }
 
 #[tokio::test]
-async fn where_all_are_gone_nothing_goes_out() {
+async fn nothing_is_published_if_all_submissions_are_abandoned() {
     let (queue, acks, mut messages) = queue();
     let held = [submit(&queue, 0, 10).await, submit(&queue, 1, 10).await];
     let gone = [submit(&queue, 2, 10).await, submit(&queue, 3, 10).await];
     gone.iter().for_each(JoinHandle::abort);
-    give_way().await;
+    run_other_tasks().await;
     acknowledge(&acks, 3);
     for held in held {
         assert_eq!(held.await.unwrap(), Ok(1));
@@ -135,7 +135,7 @@ async fn where_all_are_gone_nothing_goes_out() {
 }
 
 #[tokio::test]
-async fn a_silent_broker_gets_one_at_a_time_until_it_answers() {
+async fn unresponsive_broker_gets_one_submission_at_a_time() {
     let (queue, acks, mut messages) = queue();
     for n in 0..8 {
         submit(&queue, n, 10).await;
@@ -143,7 +143,7 @@ async fn a_silent_broker_gets_one_at_a_time_until_it_answers() {
     let mut seen = Vec::new();
     for outcome in [Err(PublishError::Timeout), Err(PublishError::Timeout), Ok(1), Ok(1)] {
         acks.send(outcome).unwrap();
-        give_way().await;
+        run_other_tasks().await;
     }
     while let Ok(message) = messages.try_recv() {
         seen.push(message);
@@ -152,10 +152,10 @@ async fn a_silent_broker_gets_one_at_a_time_until_it_answers() {
 }
 
 #[tokio::test]
-async fn what_waits_is_bounded_in_bytes_until_it_went_out() {
+async fn queued_bytes_are_bounded() {
     let (queue, acks, _messages) = queue();
     let bytes = MESSAGE_BYTES - 100;
-    let most = WAITING_BYTES / bytes;
+    let most = MAX_QUEUED_BYTES / bytes;
     // Two are in flight, the task holds one, and the others are queued.
     let mut outcomes = Vec::new();
     for n in 0..most as i64 + 2 {
@@ -170,7 +170,7 @@ async fn what_waits_is_bounded_in_bytes_until_it_went_out() {
 }
 
 #[tokio::test]
-async fn a_wave_has_a_message_for_each_partition_and_each_hears_of_its_own() {
+async fn wave_has_one_message_and_outcome_per_partition() {
     let (queue, acks, mut waves) = queue_of_all();
     let submit = |parts: Vec<(u16, i64)>| {
         let queue = queue.clone();
@@ -180,7 +180,7 @@ async fn a_wave_has_a_message_for_each_partition_and_each_hears_of_its_own() {
     let mut outcomes = Vec::new();
     for parts in [vec![(0, 1)], vec![(0, 2)], vec![(2, 3)], vec![(1, 4), (2, 5)], vec![(1, 6)]] {
         outcomes.push(submit(parts));
-        give_way().await;
+        run_other_tasks().await;
     }
     for _ in 0..2 {
         acks.send(vec![Ok(1)]).unwrap();
@@ -191,16 +191,16 @@ async fn a_wave_has_a_message_for_each_partition_and_each_hears_of_its_own() {
         seen.push(waves.recv().await.unwrap());
     }
     assert_eq!(seen, [vec![(0, vec![1])], vec![(0, vec![2])], vec![(2, vec![3, 5]), (1, vec![4, 6])]]);
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for outcome in outcomes {
-        heard.push(outcome.await.unwrap());
+        received.push(outcome.await.unwrap());
     }
     let full = || Err(PublishError::Full);
-    assert_eq!(heard, [Ok(vec![(0, 1)]), Ok(vec![(0, 1)]), Ok(vec![(2, 2)]), full(), full()]);
+    assert_eq!(received, [Ok(vec![(0, 1)]), Ok(vec![(0, 1)]), Ok(vec![(2, 2)]), full(), full()]);
 }
 
 #[tokio::test]
-async fn a_message_stays_below_its_size() {
+async fn message_stays_below_maximum_size() {
     let (queue, acks, mut messages) = queue();
     let bytes = PART_BYTES / 3;
     let mut outcomes = Vec::new();
@@ -222,7 +222,7 @@ async fn a_message_stays_below_its_size() {
 }
 
 #[tokio::test]
-async fn a_wave_of_many_messages_is_not_followed_at_once() {
+async fn wave_of_many_messages_delays_next_wave() {
     let pause = Duration::from_millis(200);
     let (queue, acks, mut waves) = queue_with(pause);
     (0..9).for_each(|_| acks.send(vec![Ok(1); 3]).unwrap());
@@ -234,7 +234,7 @@ async fn a_wave_of_many_messages_is_not_followed_at_once() {
     let since = Instant::now();
     for n in 1..4 {
         submit(all(n));
-        give_way().await;
+        run_other_tasks().await;
     }
     let of_each = |times: &[i64]| (0..PARTITIONS).map(|partition| (partition, times.to_vec())).collect::<Seen>();
     assert_eq!(waves.recv().await.unwrap(), of_each(&[1]));
@@ -244,7 +244,7 @@ async fn a_wave_of_many_messages_is_not_followed_at_once() {
 }
 
 #[tokio::test]
-async fn a_wave_of_one_message_is_followed_at_once() {
+async fn wave_of_one_message_causes_no_delay() {
     let pause = Duration::from_mins(1);
     let (queue, acks, mut waves) = queue_with(pause);
     let since = Instant::now();

@@ -15,7 +15,7 @@ const HEAD_BYTES: usize = 16;
 /// Maximum size of a submission's part for one partition, in bytes.
 pub const PART_BYTES: usize = MESSAGE_BYTES - HEAD_BYTES;
 /// Maximum number of queued bytes; more are refused.
-pub const WAITING_BYTES: usize = 32 * 1024 * 1024;
+pub const MAX_QUEUED_BYTES: usize = 32 * 1024 * 1024;
 /// Maximum size of a wave, in bytes: the connection buffers one at a time.
 const WAVE_BYTES: usize = 2 * 1024 * 1024;
 
@@ -25,29 +25,29 @@ pub type Part = (u16, EncodedItems);
 pub type Message = (u16, Vec<u8>);
 pub type Outcome = Result<u64, PublishError>;
 /// The channel to the caller that waits for a submission.
-pub type Waiting = oneshot::Sender<Arc<Outcomes>>;
+pub type OutcomeSender = oneshot::Sender<Arc<Outcomes>>;
 
 pub struct Submission {
     pub parts: Vec<Part>,
-    pub done: Waiting,
+    pub done: OutcomeSender,
     /// Released when the submission is in a message or dropped.
-    pub room: Room,
+    pub reservation: ByteReservation,
 }
 
-/// A reservation of [`WAITING_BYTES`]; dropping it releases the bytes.
-pub struct Room {
+/// A reservation of [`MAX_QUEUED_BYTES`]; dropping it releases the bytes.
+pub struct ByteReservation {
     bytes: usize,
     taken: Arc<AtomicUsize>,
 }
 
-impl Room {
+impl ByteReservation {
     pub fn take(bytes: usize, taken: &Arc<AtomicUsize>) -> Option<Self> {
-        let room = Self { bytes, taken: taken.clone() };
-        (taken.fetch_add(bytes, Ordering::Relaxed) + bytes <= WAITING_BYTES).then_some(room)
+        let reservation = Self { bytes, taken: taken.clone() };
+        (taken.fetch_add(bytes, Ordering::Relaxed) + bytes <= MAX_QUEUED_BYTES).then_some(reservation)
     }
 }
 
-impl Drop for Room {
+impl Drop for ByteReservation {
     fn drop(&mut self) {
         self.taken.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -83,11 +83,12 @@ impl Wave {
     /// Adds a submission. Returns it if a message or the wave would become too large; the first one is always added.
     pub fn add(&mut self, submission: Submission) -> Result<(), Submission> {
         let fits = |(partition, items): &Part| self.sizes[usize::from(*partition)] + items.bytes.len() <= MESSAGE_BYTES;
-        let has_room = self.bytes + submission.room.bytes <= WAVE_BYTES && submission.parts.iter().all(fits);
-        if !has_room && !self.submissions.is_empty() {
+        let within_limits =
+            self.bytes + submission.reservation.bytes <= WAVE_BYTES && submission.parts.iter().all(fits);
+        if !within_limits && !self.submissions.is_empty() {
             return Err(submission);
         }
-        self.bytes += submission.room.bytes;
+        self.bytes += submission.reservation.bytes;
         for (partition, items) in &submission.parts {
             self.sizes[usize::from(*partition)] += items.bytes.len();
         }
@@ -96,10 +97,10 @@ impl Wave {
     }
 
     /// Returns a message for each partition with items, and the channels of the waiting callers.
-    pub fn finish(self) -> (Vec<Message>, Vec<Waiting>) {
+    pub fn finish(self) -> (Vec<Message>, Vec<OutcomeSender>) {
         let mut messages: Vec<Message> = Vec::new();
         let mut waiting = Vec::with_capacity(self.submissions.len());
-        for Submission { parts, done, room } in self.submissions {
+        for Submission { parts, done, reservation } in self.submissions {
             for (partition, items) in parts {
                 let at = messages.iter().position(|(p, _)| *p == partition).unwrap_or_else(|| {
                     let mut message = Vec::with_capacity(self.sizes[usize::from(partition)]);
@@ -110,7 +111,7 @@ impl Wave {
                 messages[at].1.extend_from_slice(&items.bytes);
             }
             waiting.push(done);
-            drop(room);
+            drop(reservation);
         }
         (messages, waiting)
     }

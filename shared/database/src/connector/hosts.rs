@@ -14,25 +14,25 @@ use tokio_postgres::{Config, Error};
 
 /// How long a host may stay silent before the next one is tried concurrently: a host that vanished does not answer at
 /// all.
-const HEAD_START: Duration = Duration::from_millis(250);
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// One configuration per host, with the URL's other settings.
 #[derive(Clone, Debug)]
 pub(super) struct Hosts {
-    each: Arc<[Config]>,
+    configs: Arc<[Config]>,
     /// The index of the host that was the primary at the last connection.
-    served: Arc<AtomicUsize>,
+    last_primary: Arc<AtomicUsize>,
 }
 
 impl Hosts {
-    pub(super) fn of(config: &Config) -> Self {
+    pub(super) fn from_config(config: &Config) -> Self {
         let (names, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
         let count = names.len().max(addresses.len());
         let fits = |length: usize| length == 0 || length == count;
         // Lists of different lengths are left to the client library, which reports the error.
         let can_be_split =
             count > 1 && fits(names.len()) && fits(addresses.len()) && (ports.len() <= 1 || fits(ports.len()));
-        let each = if can_be_split {
+        let configs = if can_be_split {
             let one = |nth: usize| {
                 let mut one = without_hosts(config);
                 match names.get(nth) {
@@ -49,34 +49,34 @@ impl Hosts {
         } else {
             [config.clone()].into()
         };
-        Self { each, served: Arc::default() }
+        Self { configs, last_primary: Arc::default() }
     }
 
     /// Connects to the host that accepts writes. Tries the last primary first, and each further host once the previous
-    /// attempt failed or stayed silent for [`HEAD_START`].
-    pub(super) async fn first<T, F>(&self, connect: impl Fn(Config) -> F) -> Result<T, Error>
+    /// attempt failed or stayed silent for [`ATTEMPT_DELAY`].
+    pub(super) async fn connect<T, F>(&self, connect: impl Fn(Config) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let (count, began) = (self.each.len(), self.served.load(Ordering::Relaxed));
+        let (count, began) = (self.configs.len(), self.last_primary.load(Ordering::Relaxed));
         let mut attempts = FuturesUnordered::new();
         let mut others = (0..count).map(|nth| (began + nth) % count);
         let attempt = |nth: usize| {
-            let tried = connect(self.each[nth].clone());
-            async move { (nth, tried.await) }
+            let result = connect(self.configs[nth].clone());
+            async move { (nth, result.await) }
         };
         attempts.extend(others.next().map(&attempt));
         let mut failed: Option<Error> = None;
         loop {
             tokio::select! {
-                tried = attempts.next() => match tried {
+                result = attempts.next() => match result {
                     Some((nth, Ok(connected))) => {
-                        self.served.store(nth, Ordering::Relaxed);
+                        self.last_primary.store(nth, Ordering::Relaxed);
                         return Ok(connected);
                     }
                     Some((_, Err(error))) => {
                         failed = Some(match failed {
-                            Some(known) if telling(&known) >= telling(&error) => known,
+                            Some(earlier) if informativeness(&earlier) >= informativeness(&error) => earlier,
                             _ => error,
                         });
                         attempts.extend(others.next().map(&attempt));
@@ -86,7 +86,7 @@ impl Hosts {
                         None => std::future::pending().await,
                     },
                 },
-                () = tokio::time::sleep(HEAD_START), if others.len() > 0 => {
+                () = tokio::time::sleep(ATTEMPT_DELAY), if others.len() > 0 => {
                     attempts.extend(others.next().map(&attempt));
                 }
             }
@@ -96,16 +96,16 @@ impl Hosts {
 
 /// Ranks errors by how much they explain: a server's refusal above an unreachable host, and a read-only server, which
 /// only needs a promotion, highest.
-fn telling(error: &Error) -> u8 {
+fn informativeness(error: &Error) -> u8 {
     match error {
-        error if takes_no_writes(error) => 2,
+        error if is_read_only(error) => 2,
         error if error.as_db_error().is_some() => 1,
         _ => 0,
     }
 }
 
 /// Returns whether the server accepted the session but is a standby or read-only.
-pub fn takes_no_writes(error: &Error) -> bool {
+pub fn is_read_only(error: &Error) -> bool {
     let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
     source.is_some_and(|e| e.kind() == ErrorKind::PermissionDenied && e.to_string().contains("does not allow writes"))
 }
@@ -138,18 +138,18 @@ mod tests {
     use super::*;
 
     fn hosts(url: &str) -> Vec<Config> {
-        Hosts::of(&url.parse().unwrap()).each.to_vec()
+        Hosts::from_config(&url.parse().unwrap()).configs.to_vec()
     }
 
     #[test]
-    fn each_host_keeps_its_port_and_what_is_said_beside() {
+    fn each_host_keeps_its_port_and_the_shared_parameters() {
         let each = hosts("postgres://u:p%40w@one:5433,two,[::1]:5434/d?options=-c%20a%3Db&keepalives_idle=7");
         let same = |host: &str| format!("postgres://u:p%40w@{host}/d?options=-c%20a%3Db&keepalives_idle=7").parse();
         assert_eq!(each, [same("one:5433").unwrap(), same("two:5432").unwrap(), same("[::1]:5434").unwrap()]);
     }
 
     #[test]
-    fn one_host_and_what_does_not_fit_stay_as_they_are() {
+    fn single_host_and_mismatched_lists_are_not_split() {
         for address in ["postgres://u@one/d", "host=one,two port=1,2,3 user=u"] {
             assert_eq!(hosts(address), [address.parse().unwrap()]);
         }

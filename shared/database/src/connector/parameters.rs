@@ -21,14 +21,14 @@ impl Parameters {
     /// Removes `sslmode` and `sslrootcert` from a URL. As in libpq, the last of several values counts.
     pub(super) fn split(url: &str) -> Self {
         // As in the client library, everything before the first `@` is credentials, whatever it contains.
-        let place = url.find('@').map_or(0, |at| at + 1);
-        let Some(at) = url[place..].find('?').map(|at| place + at).filter(|_| is_url(url)) else {
+        let authority_start = url.find('@').map_or(0, |at| at + 1);
+        let Some(at) = url[authority_start..].find('?').map(|at| authority_start + at).filter(|_| is_url(url)) else {
             return Self { rest: url.to_owned(), ..Self::default() };
         };
         let (mut split, mut kept) = (Self::default(), Vec::new());
         for pair in url[at + 1..].split('&') {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let value = || Some(percent::decoded(value).unwrap_or_else(|| value.to_owned()));
+            let value = || Some(percent::decode(value).unwrap_or_else(|| value.to_owned()));
             match name {
                 "sslmode" => split.mode = value(),
                 "sslrootcert" => split.root = value(),
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_of_tls_are_taken_out_and_the_others_stay() {
+    fn tls_parameters_are_removed_and_others_stay() {
         let split =
             Parameters::split("postgres://u:p?w@h/d?a=1&sslmode=prefer&sslrootcert=%2Fca%20x.pem&b=2&sslmode=require");
         assert_eq!(split.rest, "postgres://u:p?w@h/d?a=1&b=2");
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_without_parameters_stays_as_it_is() {
+    fn url_without_tls_parameters_is_unchanged() {
         for url in ["postgres://u:p?w@h/d", "host=h sslmode=require", ""] {
             assert_eq!(Parameters::split(url), Parameters { rest: url.to_owned(), ..Parameters::default() });
         }

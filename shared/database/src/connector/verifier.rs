@@ -11,18 +11,18 @@ use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 #[derive(Debug)]
 pub(super) enum Trust {
     /// Any server: the connection is encrypted, but the server is not authenticated.
-    Anyone,
+    Unverified,
     /// Servers whose certificate one of these CAs issued.
-    Certified(Authorities),
+    VerifyCa(Authorities),
     /// Servers whose certificate one of these CAs issued for the host name.
-    Named(Authorities),
+    VerifyFull(Authorities),
 }
 
 #[derive(Debug)]
 pub(super) struct Authorities {
     pub(super) roots: RootCertStore,
     /// The certificates that an operator configured.
-    pub(super) named: Vec<CertificateDer<'static>>,
+    pub(super) configured: Vec<CertificateDer<'static>>,
 }
 
 #[derive(Debug)]
@@ -46,17 +46,17 @@ impl ServerCertVerifier for Verifier {
         _: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let (Trust::Certified(authorities) | Trust::Named(authorities)) = &self.trust else {
+        let (Trust::VerifyCa(authorities) | Trust::VerifyFull(authorities)) = &self.trust else {
             return Ok(ServerCertVerified::assertion());
         };
         let certificate = ParsedCertificate::try_from(end_entity)?;
         // A certificate that an operator configured needs no chain. PostgreSQL's manual creates self-signed ones, which
         // are CAs as well, and no chain may end in a CA certificate.
-        if !authorities.named.iter().any(|named| named.as_ref() == end_entity.as_ref()) {
+        if !authorities.configured.iter().any(|configured| configured.as_ref() == end_entity.as_ref()) {
             let (roots, algorithms) = (&authorities.roots, self.algorithms.all);
             verify_server_cert_signed_by_trust_anchor(&certificate, roots, intermediates, now, algorithms)?;
         }
-        if matches!(self.trust, Trust::Named(_)) {
+        if matches!(self.trust, Trust::VerifyFull(_)) {
             verify_server_name(&certificate, server_name)?;
         }
         Ok(ServerCertVerified::assertion())

@@ -9,9 +9,9 @@ use super::LOCK_TIMEOUT;
 use crate::StoreError;
 
 /// Maximum number of sessions listed.
-const SESSIONS: i64 = 5;
+const MAX_SESSIONS: i64 = 5;
 /// Maximum number of locks listed for each session: a dump locks every table.
-const LOCKS: usize = 3;
+const MAX_LOCKS: usize = 3;
 
 /// A lock on a table or one of its partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct Blocker {
 ///
 /// Sessions that hold a lock come first, by the age of their transaction, then those whose age is not visible. Sessions
 /// that only wait come last.
-pub async fn present(db: &impl GenericClient) -> Result<Vec<Blocker>, StoreError> {
+pub async fn find(db: &impl GenericClient) -> Result<Vec<Blocker>, StoreError> {
     let sql = "SELECT l.pid, a.usename::text AS user_name, a.application_name, a.state, \
                extract(epoch FROM clock_timestamp() - a.xact_start)::bigint AS seconds, \
                array_agg(l.held ORDER BY l.granted DESC, l.held, l.mode) AS tables, \
@@ -60,7 +60,7 @@ pub async fn present(db: &impl GenericClient) -> Result<Vec<Blocker>, StoreError
                WHERE a.xact_start IS NULL OR a.xact_start < clock_timestamp() - make_interval(secs => $1) \
                GROUP BY l.virtualtransaction, l.pid, a.usename, a.application_name, a.state, a.xact_start \
                ORDER BY bool_or(l.granted) DESC, a.xact_start NULLS LAST, l.pid LIMIT $2";
-    let rows = db.query(sql, &[&LOCK_TIMEOUT.as_secs_f64(), &SESSIONS]).await?;
+    let rows = db.query(sql, &[&LOCK_TIMEOUT.as_secs_f64(), &MAX_SESSIONS]).await?;
     rows.iter().map(from_row).collect()
 }
 
@@ -89,7 +89,7 @@ impl fmt::Display for Lock {
 impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(pid) = self.pid else {
-            return write!(f, "a prepared transaction (pg_prepared_xacts): {}", listed(&self.locks));
+            return write!(f, "a prepared transaction (pg_prepared_xacts): {}", format_locks(&self.locks));
         };
         let name = self.application.as_deref().filter(|name| !name.is_empty()).unwrap_or("a session");
         write!(f, "{name} (pid {pid}")?;
@@ -102,18 +102,18 @@ impl fmt::Display for Blocker {
         if let Some(seconds) = self.seconds {
             write!(f, ", {seconds} s")?;
         }
-        write!(f, "): {}", listed(&self.locks))
+        write!(f, "): {}", format_locks(&self.locks))
     }
 }
 
-fn listed(locks: &[Lock]) -> String {
-    let named: Vec<String> = locks.iter().take(LOCKS).map(Lock::to_string).collect();
-    let more = locks.len().saturating_sub(LOCKS);
+fn format_locks(locks: &[Lock]) -> String {
+    let named: Vec<String> = locks.iter().take(MAX_LOCKS).map(Lock::to_string).collect();
+    let more = locks.len().saturating_sub(MAX_LOCKS);
     if more == 0 { named.join(", ") } else { format!("{} and {more} more", named.join(", ")) }
 }
 
 /// Formats all sessions in one line.
-pub fn in_words(blockers: &[Blocker]) -> String {
+pub fn describe(blockers: &[Blocker]) -> String {
     if blockers.is_empty() {
         return "none".to_owned();
     }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blocker_is_told_by_what_may_be_seen_of_it() {
+    fn blocker_is_described_by_its_visible_properties() {
         let own = Blocker {
             pid: Some(7),
             user: Some("ada".to_owned()),
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(other.to_string(), words);
         let prepared = Blocker { pid: None, user: None, application: None, state: None, seconds: None, locks };
         assert!(prepared.to_string().starts_with("a prepared transaction"), "{prepared}");
-        assert_eq!(in_words(&[other.clone(), other]), format!("{words}; {words}"));
-        assert_eq!(in_words(&[]), "none");
+        assert_eq!(describe(&[other.clone(), other]), format!("{words}; {words}"));
+        assert_eq!(describe(&[]), "none");
     }
 }

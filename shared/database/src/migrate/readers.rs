@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_says_whose_it_is_and_for_which_schema() {
+    fn application_name_gives_program_and_schema_version() {
         assert_eq!(program("rekindle-gateway/3"), Some(("gateway", 3)));
         assert_eq!(program("rekindle-worker-delivery"), Some(("worker-delivery", 1)));
         for other in ["rekindle-migrate/3", "psql", "rekindle-gateway/x", "gateway/2", "rekindle-"] {

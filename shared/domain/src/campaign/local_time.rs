@@ -6,10 +6,10 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::LATE;
+use super::MAX_START_DELAY;
 
 /// Longest time between the first and the last timezone to reach the same local time.
-pub const SPREAD: SignedDuration = SignedDuration::from_hours(26);
+pub const MAX_ZONE_SPREAD: SignedDuration = SignedDuration::from_hours(26);
 
 /// The timestamps of one local time in all timezones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,41 +17,45 @@ pub struct LocalTimes {
     /// Timestamps by the timezone's name in lower case.
     by_zone: BTreeMap<String, Timestamp>,
     /// For users without a timezone, or with an unknown one.
-    pub elsewhere: Timestamp,
+    pub default_time: Timestamp,
 }
 
 impl LocalTimes {
-    /// Returns when each timezone has the local time that `home` has at `meant_for`, on the same date even if it
+    /// Returns when each timezone has the local time that `home` has at `scheduled_for`, on the same date even if it
     /// has passed.
-    pub fn of(meant_for: Timestamp, home: &TimeZone) -> Self {
-        Self::with(meant_for, home, at)
+    pub fn of(scheduled_for: Timestamp, home: &TimeZone) -> Self {
+        Self::with(scheduled_for, home, at)
     }
 
     /// Like [`Self::of`], for a campaign that starts at `begun`.
     ///
-    /// If a time passed more than [`LATE`] before, it moves to the next day, so that users do not get a morning
+    /// If a time passed more than [`MAX_START_DELAY`] before, it moves to the next day, so that users do not get a morning
     /// message at night.
     /// A time that passed more recently stays, and the message is sent at once.
-    pub fn from(begun: Timestamp, meant_for: Timestamp, home: &TimeZone) -> Self {
-        Self::with(meant_for, home, |wall, zone| {
+    pub fn from(begun: Timestamp, scheduled_for: Timestamp, home: &TimeZone) -> Self {
+        Self::with(scheduled_for, home, |wall, zone| {
             let time = at(wall, zone)?;
-            if begun.duration_since(time) <= LATE { Some(time) } else { at(wall.tomorrow().ok()?, zone) }
+            if begun.duration_since(time) <= MAX_START_DELAY { Some(time) } else { at(wall.tomorrow().ok()?, zone) }
         })
     }
 
-    fn with(meant_for: Timestamp, home: &TimeZone, time: impl Fn(DateTime, &TimeZone) -> Option<Timestamp>) -> Self {
-        let wall = meant_for.to_zoned(home.clone()).datetime();
+    fn with(
+        scheduled_for: Timestamp,
+        home: &TimeZone,
+        time: impl Fn(DateTime, &TimeZone) -> Option<Timestamp>,
+    ) -> Self {
+        let wall = scheduled_for.to_zoned(home.clone()).datetime();
         let names = jiff::tz::db().available();
         let by_zone = names.filter_map(|name| {
             let zone = TimeZone::get(name.as_str()).ok()?;
             Some((name.as_str().to_lowercase(), time(wall, &zone)?))
         });
-        Self { by_zone: by_zone.collect(), elsewhere: time(wall, home).unwrap_or(meant_for) }
+        Self { by_zone: by_zone.collect(), default_time: time(wall, home).unwrap_or(scheduled_for) }
     }
 
     /// Returns the earliest time.
     pub fn first(&self) -> Timestamp {
-        self.by_zone.values().copied().chain([self.elsewhere]).min().unwrap_or(self.elsewhere)
+        self.by_zone.values().copied().chain([self.default_time]).min().unwrap_or(self.default_time)
     }
 
     /// Returns the names of the timezones in lower case, and their times.
@@ -85,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_has_the_projects_clock_time() {
+    fn every_timezone_has_same_local_time() {
         // 09:00 in Oslo.
         let times = LocalTimes::of(time("2026-06-15T07:00:00Z"), &zone("Europe/Oslo"));
         for (name, expected) in [
@@ -97,15 +101,15 @@ mod tests {
         ] {
             assert_eq!(of(&times, name), time(expected), "{name}");
         }
-        assert_eq!(times.elsewhere, time("2026-06-15T07:00:00Z"));
+        assert_eq!(times.default_time, time("2026-06-15T07:00:00Z"));
         assert_eq!(times.first(), time("2026-06-14T19:00:00Z"), "the time on Kiritimati is the earliest");
-        assert!(times.by_zone.values().all(|t| t.duration_since(times.first()) <= SPREAD));
+        assert!(times.by_zone.values().all(|t| t.duration_since(times.first()) <= MAX_ZONE_SPREAD));
         let (names, at) = times.columns();
         assert!(names.len() > 400 && names.len() == at.len());
     }
 
     #[test]
-    fn clocks_that_change_are_followed() {
+    fn clock_changes_are_respected() {
         // 02:30 in the night in which Oslo skips it; the campaign's timezone is New York.
         let times = LocalTimes::of(time("2026-03-29T06:30:00Z"), &zone("America/New_York"));
         assert_eq!(of(&times, "europe/oslo"), time("2026-03-29T01:30:00Z"));
@@ -116,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_long_passed_is_sent_on_the_next_day() {
+    fn long_past_times_move_to_next_day() {
         // Started at noon in London, for that same time.
         let now = time("2026-01-15T12:00:00Z");
         let times = LocalTimes::from(now, now, &zone("Europe/London"));
@@ -128,7 +132,7 @@ mod tests {
         ] {
             assert_eq!(of(&times, name), time(expected), "{name}");
         }
-        assert_eq!(times.elsewhere, now);
+        assert_eq!(times.default_time, now);
         // The next day has its own offset.
         let eve = time("2026-03-28T20:00:00Z");
         let times = LocalTimes::from(eve, eve, &zone("America/Los_Angeles"));

@@ -50,14 +50,14 @@ pub struct Verdict {
 impl Verdict {
     /// Determines the winner; a variant without a score took no part in the test. Returns `None` if there are no
     /// variants.
-    pub fn on(variants: &[Variant], metric: Metric, scores: &[Score], now: Timestamp) -> Option<Self> {
+    pub fn decide(variants: &[Variant], metric: Metric, scores: &[Score], now: Timestamp) -> Option<Self> {
         let score = |variant: &Variant| {
             let found = scores.iter().find(|score| score.variant == variant.name).cloned();
             found.unwrap_or_else(|| Score { variant: variant.name.clone(), sent: 0, results: 0 })
         };
         let scores: Vec<Score> = variants.iter().map(score).collect();
-        let best = scores.iter().map(sure_of).fold(0.0, f64::max);
-        let mut leaders = scores.iter().filter(|score| sure_of(score) >= best);
+        let best = scores.iter().map(lower_bound).fold(0.0, f64::max);
+        let mut leaders = scores.iter().filter(|score| lower_bound(score) >= best);
         let first = leaders.next()?.variant.clone();
         let decided_by = match leaders.next() {
             _ if best <= 0.0 => DecidedBy::NoResults,
@@ -71,7 +71,7 @@ impl Verdict {
 /// Returns the lower bound of the variant's rate at 95 % confidence (Wilson score interval).
 ///
 /// So 1 of 1 does not beat 40 of 100, and with equal test sizes the higher rate wins.
-fn sure_of(score: &Score) -> f64 {
+fn lower_bound(score: &Score) -> f64 {
     const Z: f64 = 1.96;
     if score.results <= 0 || score.sent <= 0 {
         return 0.0;
@@ -100,13 +100,13 @@ mod tests {
             results: *results,
         };
         let scores: Vec<Score> = scores.iter().map(score).collect();
-        let verdict = Verdict::on(&variants, Metric::Opened, &scores, Timestamp::UNIX_EPOCH).unwrap();
+        let verdict = Verdict::decide(&variants, Metric::Opened, &scores, Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!(verdict.scores.len(), 3);
         (verdict.variant, verdict.decided_by)
     }
 
     #[test]
-    fn the_surest_best_wins() {
+    fn highest_lower_bound_wins() {
         use DecidedBy::{NoResults, Results, Tie};
         for (scores, winner, by) in [
             (&[("A", 100, 20), ("B", 100, 30), ("C", 100, 29)][..], "B", Results),
@@ -120,6 +120,6 @@ mod tests {
         ] {
             assert_eq!(judged(scores), (winner.to_owned(), by), "{scores:?}");
         }
-        assert_eq!(Verdict::on(&[], Metric::Opened, &[], Timestamp::UNIX_EPOCH), None);
+        assert_eq!(Verdict::decide(&[], Metric::Opened, &[], Timestamp::UNIX_EPOCH), None);
     }
 }

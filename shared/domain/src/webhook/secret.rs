@@ -12,9 +12,9 @@ use super::signature;
 
 const PREFIX: &str = "whsec_";
 /// How long a secret keeps signing after it is replaced.
-pub const ALIVE: Duration = Duration::from_hours(24);
+pub const REPLACED_SECRET_LIFETIME: Duration = Duration::from_hours(24);
 /// Maximum number of replaced secrets that still sign, however often the secret is rotated.
-const MOST_REPLACED: usize = 4;
+const MAX_REPLACED: usize = 4;
 
 /// The secrets that sign the calls to one endpoint, or those of a project's automations.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,13 +42,13 @@ impl EndpointSecrets {
         &self.current
     }
 
-    /// Replaces the current secret by a new one. Replaced secrets keep signing for [`ALIVE`] each.
+    /// Replaces the current secret by a new one. Replaced secrets keep signing for [`REPLACED_SECRET_LIFETIME`] each.
     #[must_use]
     pub fn rotated(self, now: Timestamp) -> Self {
-        let until = now.checked_add(ALIVE).unwrap_or(now);
+        let until = now.checked_add(REPLACED_SECRET_LIFETIME).unwrap_or(now);
         let newest = Replaced { secret: self.current, until };
         let alive = self.replaced.into_iter().filter(|replaced| now < replaced.until);
-        let replaced = std::iter::once(newest).chain(alive).take(MOST_REPLACED).collect();
+        let replaced = std::iter::once(newest).chain(alive).take(MAX_REPLACED).collect();
         Self { current: random(), replaced }
     }
 
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_that_of_the_scheme() {
+    fn secret_matches_specification() {
         let secrets = EndpointSecrets::random();
         assert_eq!(key(secrets.current()).unwrap().len(), 32);
         assert_ne!(secrets.current(), EndpointSecrets::random().current());
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_secret_signs_for_a_day() {
+    fn replaced_secret_signs_for_a_day() {
         let first = EndpointSecrets::random();
         let second = first.clone().rotated(at(0));
         let third = second.clone().rotated(at(10));
@@ -112,6 +112,6 @@ mod tests {
         assert_eq!([first.replaced_until(at(0)), second.replaced_until(at(1))], [None, Some(at(24))]);
         assert_eq!([third.replaced_until(at(20)), third.replaced_until(at(34))], [Some(at(34)), None]);
         let often = (0..9).fold(first, |secrets, _| secrets.rotated(at(0)));
-        assert_eq!(of(&often, 1).split(' ').count(), 1 + MOST_REPLACED);
+        assert_eq!(of(&often, 1).split(' ').count(), 1 + MAX_REPLACED);
     }
 }

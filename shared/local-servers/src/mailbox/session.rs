@@ -61,7 +61,7 @@ impl<'a> Session<'a> {
     pub(super) fn line(&mut self, line: &[u8]) -> Action {
         match std::mem::replace(&mut self.login, Login::None) {
             Login::None => {}
-            login => return self.go_on_with_login(login, line),
+            login => return self.continue_login(login, line),
         }
         let Ok(line) = std::str::from_utf8(line) else { return reply("500 5.5.2 Not UTF-8") };
         if line.chars().any(char::is_control) {
@@ -109,14 +109,14 @@ impl<'a> Session<'a> {
             return reply("503 5.5.1 Email already in progress");
         }
         let Some(path) = parse(rest, "FROM:") else { return reply("501 5.1.7 Syntax: MAIL FROM:<address>") };
-        if let Some(problem) = self.problem_of_sender(&path) {
+        if let Some(problem) = self.sender_problem(&path) {
             return reply(problem);
         }
         self.envelope = Some(Envelope { from: path.address, ..Envelope::default() });
         reply("250 2.1.0 OK")
     }
 
-    fn problem_of_sender(&self, path: &Path) -> Option<&'static str> {
+    fn sender_problem(&self, path: &Path) -> Option<&'static str> {
         let mut utf8 = false;
         for (name, value) in &path.parameters {
             match (name.as_str(), value.parse::<u64>()) {
@@ -160,38 +160,38 @@ impl<'a> Session<'a> {
         };
         if !initial.is_empty() {
             let login = std::mem::replace(&mut self.login, Login::None);
-            return self.go_on_with_login(login, initial.as_bytes());
+            return self.continue_login(login, initial.as_bytes());
         }
         // LOGIN requires "Username:" in base64.
         reply(if self.login == Login::PlainWanted { "334 " } else { "334 VXNlcm5hbWU6" })
     }
 
-    fn go_on_with_login(&mut self, login: Login, line: &[u8]) -> Action {
+    fn continue_login(&mut self, login: Login, line: &[u8]) -> Action {
         if line == b"*" {
             return reply("501 5.7.0 Login cancelled");
         }
         // "=" is an empty response.
-        let Ok(answer) = STANDARD.decode(if line == b"=" { b"" } else { line }) else {
+        let Ok(response) = STANDARD.decode(if line == b"=" { b"" } else { line }) else {
             return reply("501 5.5.2 Not base64");
         };
         match login {
             Login::None => reply("503 5.5.1 No login in progress"),
             Login::UserWanted => {
-                self.login = Login::PasswordWanted(answer);
+                self.login = Login::PasswordWanted(response);
                 reply("334 UGFzc3dvcmQ6")
             }
-            Login::PasswordWanted(user) => self.decide(&user, &answer),
+            Login::PasswordWanted(user) => self.check_login(&user, &response),
             Login::PlainWanted => {
-                let mut parts = answer.splitn(3, |byte| *byte == 0).skip(1);
+                let mut parts = response.splitn(3, |byte| *byte == 0).skip(1);
                 match (parts.next(), parts.next()) {
-                    (Some(user), Some(password)) => self.decide(user, password),
+                    (Some(user), Some(password)) => self.check_login(user, password),
                     _ => reply("501 5.5.2 Not a PLAIN response"),
                 }
             }
         }
     }
 
-    fn decide(&mut self, user: &[u8], password: &[u8]) -> Action {
+    fn check_login(&mut self, user: &[u8], password: &[u8]) -> Action {
         let right = |(name, secret): &(String, String)| name.as_bytes() == user && secret.as_bytes() == password;
         if self.config.auth.as_ref().is_none_or(right) {
             self.logged_in = true;
@@ -226,13 +226,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mail_goes_through_in_order() {
+    fn commands_in_order_are_accepted() {
         let lines = ["ehlo x", "mail from:<a@b>", "RCPT TO:<c@d>", "DATA", "QUIT"];
         assert_eq!(codes(&open(), &lines), ["250", "250", "250", "D", "Q"]);
     }
 
     #[test]
-    fn out_of_order_is_refused() {
+    fn commands_out_of_order_are_rejected() {
         let lines =
             ["MAIL FROM:<a@b>", "EHLO x", "RCPT TO:<c@d>", "DATA", "MAIL FROM:<a@b>", "DATA", "MAIL FROM:<a@b>"];
         assert_eq!(codes(&open(), &lines), ["503", "250", "503", "503", "250", "503", "503"]);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_kept() {
+    fn limits_are_enforced() {
         let lines = ["EHLO x", "MAIL FROM:<a@b> SIZE=26214401", "MAIL FROM:<ä@b>", "MAIL FROM:<ä@b> SMTPUTF8"];
         assert_eq!(codes(&open(), &lines), ["250", "552", "553", "250"]);
         let mut lines = vec!["EHLO x", "MAIL FROM:<a@b>"];
@@ -250,14 +250,14 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_and_rubbish_are_refused() {
+    fn invalid_commands_are_rejected() {
         let lines = ["EHLO x\u{0}", "EHLO", "BDAT 1", "", "EHLO x", "MAIL FROM:<a@b> X=1", "AUTH CRAM-MD5"];
         assert_eq!(codes(&open(), &lines), ["500", "501", "500", "500", "250", "555", "504"]);
         assert_eq!(Session::new(&open()).line(b"NOOP \xff"), reply("500 5.5.2 Not UTF-8"));
     }
 
     #[test]
-    fn a_login_is_needed_where_one_is_set() {
+    fn login_is_required_if_configured() {
         let config = open().with_auth("ann", "secret");
         let plain = format!("AUTH PLAIN {}", STANDARD.encode("\0ann\0secret"));
         let wrong = format!("AUTH PLAIN {}", STANDARD.encode("\0ann\0wrong"));
@@ -271,13 +271,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_set_login_any_is_taken() {
+    fn any_login_is_accepted_if_none_is_configured() {
         let plain = format!("AUTH PLAIN {}", STANDARD.encode("\0who\0ever"));
         assert_eq!(codes(&open(), &["EHLO x", &plain, "MAIL FROM:<>"]), ["250", "235", "250"]);
     }
 
     #[test]
-    fn recipients_ask_for_failures() {
+    fn recipient_tags_request_failures() {
         let lines = ["EHLO x", "MAIL FROM:<a@b>", "RCPT TO:<c+reject550@d>", "DATA", "RCPT TO:<c+defer451@d>"];
         assert_eq!(codes(&open(), &lines), ["250", "250", "550", "503", "451"]);
         assert_eq!(codes(&open(), &["EHLO x", "MAIL FROM:<a@b>", "RCPT TO:<c+hang@d>"]), ["250", "250", "H"]);

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mails_are_whole_and_in_order() {
+    fn emails_are_complete_and_ordered() {
         let dir = tempfile::tempdir().unwrap();
         let spool = Spool::open(&dir.path().join("mail")).unwrap();
         let envelope = Envelope { from: "a@b".into(), to: vec!["c@d".into(), "e@f".into()], unanswered: false };

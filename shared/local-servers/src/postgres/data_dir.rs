@@ -12,7 +12,7 @@ use crate::server_dir::{ServerDir, write_private};
 use crate::{LocalError, PgBin};
 
 /// Parents of the data directory if the server's user cannot reach the server's own directory; only used as root.
-const ELSEWHERE: [&str; 2] = ["/var/lib", "/var/tmp"];
+const FALLBACK_PARENTS: [&str; 2] = ["/var/lib", "/var/tmp"];
 
 /// Prefix of the name under which data is initialized. The process ID follows, because the initdb of an interrupted
 /// start may still be writing.
@@ -46,7 +46,7 @@ pub(super) async fn prepare(bin: &PgBin, dir: &ServerDir, owner: &Owner, sync: b
     remove_unfinished(&home);
     let unfinished = home.join(format!("{UNFINISHED}{}", std::process::id()));
     fs::create_dir(&unfinished).map_err(LocalError::io("create", &unfinished))?;
-    owner.give(&unfinished)?;
+    owner.take_ownership_of(&unfinished)?;
     let given = initdb(bin, &home, &unfinished, &password, owner, sync).await;
     if let Err(problem) = given {
         let _ = fs::remove_dir_all(&unfinished);
@@ -91,7 +91,7 @@ fn home(dir: &Path, owner: &Owner) -> Result<PathBuf, LocalError> {
         return Ok(dir.to_owned());
     }
     let digest = hex::encode(Sha256::digest(dir.as_os_str().as_encoded_bytes()));
-    let parent = ELSEWHERE.iter().map(Path::new).find(|parent| owner.can_enter(parent));
+    let parent = FALLBACK_PARENTS.iter().map(Path::new).find(|parent| owner.can_enter(parent));
     let closed =
         || LocalError::Refused(format!("PostgreSQL's user cannot enter {}; choose another directory", dir.display()));
     let home = parent.ok_or_else(closed)?.join(format!("rekindle-{}", &digest[..16]));
@@ -118,7 +118,7 @@ async fn initdb(
 ) -> Result<(), LocalError> {
     let password_file = home.join("password.initdb");
     write_private(&password_file, password)?;
-    owner.give(&password_file)?;
+    owner.take_ownership_of(&password_file)?;
     // Collates by bytes, so that an index does not depend on the system's locales. Letters of all scripts still have
     // upper and lower case.
     let letters = if cfg!(target_os = "macos") { "UTF-8" } else { "C.UTF-8" };
@@ -127,7 +127,7 @@ async fn initdb(
     command.arg(format!("--lc-ctype={letters}")).args((!sync).then_some("--no-sync"));
     command.arg("--pwfile").arg(&password_file).arg("-D").arg(data);
     command.env("LC_ALL", "C").current_dir(home).stdin(Stdio::null());
-    owner.lower(&mut command);
+    owner.drop_privileges(&mut command);
     let output = tokio::process::Command::from(command).kill_on_drop(true).output().await;
     let _ = fs::remove_file(&password_file);
     let output = output.map_err(LocalError::io("start", &bin.dir.join("initdb")))?;

@@ -31,13 +31,13 @@ impl Owner {
     }
 
     /// Makes a command run as this user, without root's groups.
-    pub(super) fn lower(&self, command: &mut Command) {
+    pub(super) fn drop_privileges(&self, command: &mut Command) {
         if let Some(Ids { uid, gid }) = self.0 {
             command.uid(uid).gid(gid);
         }
     }
 
-    pub(super) fn give(&self, path: &Path) -> Result<(), LocalError> {
+    pub(super) fn take_ownership_of(&self, path: &Path) -> Result<(), LocalError> {
         let Some(Ids { uid, gid }) = self.0 else { return Ok(()) };
         std::os::unix::fs::chown(path, Some(uid), Some(gid)).map_err(LocalError::io("change the owner of", path))
     }
@@ -48,7 +48,7 @@ impl Owner {
         // Started in the root directory, because the user may be unable to enter the current one.
         command.args(["-c", "cd -- \"$0\""]).arg(dir).current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        self.lower(&mut command);
+        self.drop_privileges(&mut command);
         self.0.is_none() || command.status().is_ok_and(|status| status.success())
     }
 
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_are_read_by_their_whole_name() {
+    fn user_ids_are_found_by_full_name() {
         let users = "root:x:0:0::/root:/bin/sh\npostgresx:x:7:7:::\npostgres:x:101:104:a,b:/var:/bin/bash\nbad:x:a:b\n";
         assert_eq!(ids_of(users, "postgres"), Some(Ids { uid: 101, gid: 104 }));
         assert_eq!((ids_of(users, "root"), ids_of(users, "bad"), ids_of(users, "nobody")), (None, None, None));

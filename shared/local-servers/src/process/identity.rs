@@ -61,14 +61,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_start_time_is_read_past_a_name_with_brackets() {
+    fn start_time_is_parsed_after_name_with_parentheses() {
         let stat = "42 (a) b) S 1 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 100 200";
         assert_eq!(parse_stat(stat), Some(('S', 987_654)));
         assert_eq!(parse_stat("42 (a"), None);
     }
 
     #[test]
-    fn both_ways_know_this_process() {
+    fn proc_and_ps_find_this_process() {
         let me = rustix::process::getpid();
         assert!(of(me).is_some_and(|found| !found.zombie && !found.identity.is_empty()));
         assert!(of_ps(me).is_none_or(|found| !found.identity.is_empty()));

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_as_servers_print_them() {
+    fn server_versions_are_parsed() {
         let cases = [
             ("postgres (PostgreSQL) 15.20 (Debian 15.20-0+deb12u1)", (15, 20, 0)),
             ("postgres (PostgreSQL) 18beta1", (18, 0, 0)),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::super::{Aggregate, Behaviour, Condition, Deed, Leaf, Order, Rule, Threshold, Total};
+use super::super::{Activity, Aggregate, Behaviour, Condition, Leaf, Order, Rule, Threshold, Total};
 use super::{Parser, Scope, keys};
 use domain::message::{Channel, DeliveryState};
 
@@ -13,7 +13,7 @@ const THRESHOLDS: [(&str, Order); 5] = [
     ("lt", Order::Less),
     ("eq", Order::Equal),
 ];
-const COUNT_MAX: i64 = 1_000_000_000;
+const MAX_COUNT: i64 = 1_000_000_000;
 
 pub(super) fn channel(text: &str) -> Result<Channel, String> {
     Channel::ALL
@@ -23,14 +23,14 @@ pub(super) fn channel(text: &str) -> Result<Channel, String> {
 }
 
 /// The path of a rule, and the number of groups that contain it.
-type Place<'p> = (&'p str, usize);
+type RulePosition<'p> = (&'p str, usize);
 
 impl Parser {
     pub(super) fn behaviour(
         &mut self,
         operator: &str,
         value: Option<&Value>,
-        (path, _): Place<'_>,
+        (path, _): RulePosition<'_>,
         read: impl FnOnce(&mut Self, &Map<String, Value>) -> Option<Behaviour>,
     ) -> Option<Leaf> {
         let negated = match operator {
@@ -55,21 +55,26 @@ impl Parser {
         (self.problems.len() == before).then_some(Leaf { negated, condition: Condition::Behaviour(behaviour) })
     }
 
-    pub(super) fn event(&mut self, name: &str, value: &Map<String, Value>, (path, depth): Place<'_>) -> Behaviour {
+    pub(super) fn event(
+        &mut self,
+        name: &str,
+        value: &Map<String, Value>,
+        (path, depth): RulePosition<'_>,
+    ) -> Behaviour {
         let path = format!("{path}.value");
         let known = ["count", "within", "where", "sum", "avg", "min", "max"];
         self.refuse_unknown(value, &known, &path, "of a behaviour");
         let filter = self.filter(value, &path, depth);
         let (count, within) = (self.count(value, &path), self.within(value, &path));
         let totals = Aggregate::ALL.into_iter().filter_map(|aggregate| self.total(aggregate, value, &path)).collect();
-        Behaviour { deed: Deed::Event { name: name.to_owned(), filter }, within, count, totals }
+        Behaviour { activity: Activity::Event { name: name.to_owned(), filter }, within, count, totals }
     }
 
     pub(super) fn message(
         &mut self,
         channel: Channel,
         value: &Map<String, Value>,
-        (path, _): Place<'_>,
+        (path, _): RulePosition<'_>,
     ) -> Option<Behaviour> {
         let path = format!("{path}.value");
         self.refuse_unknown(value, &["status", "count", "within"], &path, "of a behaviour");
@@ -82,7 +87,12 @@ impl Parser {
             self.problem(&format!("{path}.status"), format!("must be one of {}", all.join(", ")));
         }
         let (count, within) = (self.count(value, &path), self.within(value, &path));
-        Some(Behaviour { deed: Deed::Message { channel, reached: reached? }, within, count, totals: Vec::new() })
+        Some(Behaviour {
+            activity: Activity::Message { channel, reached: reached? },
+            within,
+            count,
+            totals: Vec::new(),
+        })
     }
 
     /// Parses the rules of `where`, which apply to the event's own properties.
@@ -113,8 +123,8 @@ impl Parser {
             None => vec![Threshold { order: Order::GreaterOrEqual, than: Number::from(1) }],
             Some(Value::Object(object)) => {
                 self.refuse_unknown(object, &THRESHOLDS.map(|(name, _)| name), &path, "of a count");
-                let whole = |n: &Number| n.as_i64().is_some_and(|n| (0..=COUNT_MAX).contains(&n));
-                self.thresholds(object, &path, whole, &format!("a whole number from 0 to {COUNT_MAX}"))
+                let whole = |n: &Number| n.as_i64().is_some_and(|n| (0..=MAX_COUNT).contains(&n));
+                self.thresholds(object, &path, whole, &format!("a whole number from 0 to {MAX_COUNT}"))
             }
             Some(_) => {
                 self.problem(&path, "must be an object such as { \"gte\": 3 }");

@@ -10,8 +10,8 @@ use super::super::{Bound, Order, Source, Test};
 use super::{Operator, Parser};
 use domain::push_token::Platform;
 
-const TEXT_CHARACTERS: usize = 1_000;
-const LIST_ITEMS: usize = 1_000;
+const MAX_TEXT_CHARS: usize = 1_000;
+const MAX_LIST_ITEMS: usize = 1_000;
 
 impl Parser {
     pub(super) fn test(
@@ -24,7 +24,7 @@ impl Parser {
         let texts_only = matches!(source, Source::Email | Source::Name | Source::ExternalId);
         let times_only = matches!(source, Source::CreatedAt | Source::LastSeenAt);
         if operator == Operator::Exists {
-            return self.nothing(value, path).then_some(Test::Exists);
+            return self.expect_no_value(value, path).then_some(Test::Exists);
         }
         let Some(value) = value else {
             self.problem(path, "is required");
@@ -53,7 +53,7 @@ impl Parser {
     }
 
     /// Checks that `exists` has no value; some clients send `true`.
-    fn nothing(&mut self, value: Option<&Value>, path: &str) -> bool {
+    fn expect_no_value(&mut self, value: Option<&Value>, path: &str) -> bool {
         let none = value.is_none_or(|v| *v == Value::Bool(true));
         if !none {
             self.problem(path, "must be omitted with this operator");
@@ -64,9 +64,9 @@ impl Parser {
     fn text<'v>(&mut self, value: &'v Value, path: &str, least: usize) -> Option<&'v str> {
         let text = value
             .as_str()
-            .filter(|text| (least..=TEXT_CHARACTERS).contains(&text.chars().count()) && !text.contains('\0'));
+            .filter(|text| (least..=MAX_TEXT_CHARS).contains(&text.chars().count()) && !text.contains('\0'));
         if text.is_none() {
-            self.problem(path, format!("must be a string of {least} to {TEXT_CHARACTERS} characters"));
+            self.problem(path, format!("must be a string of {least} to {MAX_TEXT_CHARS} characters"));
         }
         text
     }
@@ -96,9 +96,9 @@ impl Parser {
     }
 
     fn items<'v>(&mut self, value: &'v Value, path: &str) -> Option<&'v [Value]> {
-        let items = value.as_array().filter(|items| (1..=LIST_ITEMS).contains(&items.len()));
+        let items = value.as_array().filter(|items| (1..=MAX_LIST_ITEMS).contains(&items.len()));
         if items.is_none() {
-            self.problem(path, format!("must be an array of 1 to {LIST_ITEMS} values"));
+            self.problem(path, format!("must be an array of 1 to {MAX_LIST_ITEMS} values"));
         }
         items.map(Vec::as_slice)
     }
@@ -160,7 +160,7 @@ impl Parser {
         path: &str,
     ) -> Option<BTreeSet<Platform>> {
         if operator == Operator::Exists {
-            return self.nothing(value, path).then(BTreeSet::new);
+            return self.expect_no_value(value, path).then(BTreeSet::new);
         }
         self.named(operator, value, path, "one of `IOS`, `ANDROID`, `WEB`", Platform::parse)
     }

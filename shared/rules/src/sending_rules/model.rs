@@ -8,7 +8,7 @@ use proptest::test_runner::RngSeed;
 use super::*;
 
 /// Timezones, each with the time of an unusual clock change.
-const PLACES: [(&str, &str); 8] = [
+const ZONES: [(&str, &str); 8] = [
     ("Europe/Berlin", "2026-03-29T01:00:00Z"),
     ("Europe/Berlin", "2026-10-25T01:00:00Z"),
     ("America/New_York", "2026-11-01T06:00:00Z"),
@@ -22,14 +22,14 @@ const PLACES: [(&str, &str); 8] = [
 ];
 
 /// Returns the local minute of the day.
-fn minute_there(zone: &TimeZone, at: Timestamp) -> i64 {
+fn local_minute(zone: &TimeZone, at: Timestamp) -> i64 {
     (at.as_second() + i64::from(zone.to_offset(at).seconds())).div_euclid(60).rem_euclid(1_440)
 }
 
 /// Returns the first minute after `now` that is not quiet, or `None` if `now` is not quiet.
-fn waited_for(start: i64, end: i64, zone: &TimeZone, now: Timestamp) -> Option<Timestamp> {
+fn quiet_until(start: i64, end: i64, zone: &TimeZone, now: Timestamp) -> Option<Timestamp> {
     let is_quiet = |at| {
-        let minutes_in = (minute_there(zone, at) - start).rem_euclid(1_440);
+        let minutes_in = (local_minute(zone, at) - start).rem_euclid(1_440);
         minutes_in < (end - start).rem_euclid(1_440)
     };
     let mut at = now;
@@ -43,8 +43,8 @@ proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
-    fn quiet_ends_when_the_clock_on_the_wall_says_so(
-        (name, odd) in prop::sample::select(PLACES.to_vec()),
+    fn quiet_hours_match_model(
+        (name, odd) in prop::sample::select(ZONES.to_vec()),
         minutes in -1_600..1_600_i64,
         start in prop_oneof![0..1_440_i64, 1_260..1_440_i64, 60..150_i64],
         end in prop_oneof![0..1_440_i64, 0..240_i64],
@@ -58,6 +58,6 @@ proptest! {
             &serde_json::json!({ "start": text(start), "end": text(end), "timezone": timezone }),
         );
         let found = hours.unwrap().until(now, own.then_some(name), &TimeZone::UTC);
-        prop_assert_eq!(found, waited_for(start, end, &zone, now), "{} {}-{} at {}", name, text(start), text(end), now);
+        prop_assert_eq!(found, quiet_until(start, end, &zone, now), "{} {}-{} at {}", name, text(start), text(end), now);
     }
 }

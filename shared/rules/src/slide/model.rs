@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::super::eval::{self, Stats};
-use super::super::history::{Done, History};
+use super::super::history::{History, PastActivity};
 use super::super::{behaviours, parse};
 use super::*;
 use domain::push_token::Platform;
 
-struct Somebody<'a> {
+struct TestUser<'a> {
     history: &'a History,
     now: Timestamp,
     none: BTreeSet<Platform>,
 }
 
-impl Facts for Somebody<'_> {
+impl Facts for TestUser<'_> {
     fn value(&self, _: &Source) -> Actual<'_> {
         Actual::Missing
     }
@@ -72,9 +72,9 @@ impl Wanted {
     }
 
     /// Evaluates the rule from all activities: their times in seconds, and optional numbers.
-    fn holds(&self, deeds: &[(i64, Option<i64>)], now: Timestamp) -> bool {
+    fn holds(&self, activities: &[(i64, Option<i64>)], now: Timestamp) -> bool {
         let age_ms = |second: i64| now.as_millisecond() - second * 1_000;
-        let recent: Vec<_> = deeds.iter().filter(|(at, _)| age_ms(*at) <= self.within_minutes * 60_000).collect();
+        let recent: Vec<_> = activities.iter().filter(|(at, _)| age_ms(*at) <= self.within_minutes * 60_000).collect();
         let numbers: Vec<f64> = recent.iter().filter_map(|(_, number)| number.map(|n| n as f64)).collect();
         let count = recent.len() as f64;
         let often = if self.count.is_empty() { count >= 1.0 } else { self.count.iter().all(|t| meets(count, *t)) };
@@ -114,36 +114,36 @@ proptest! {
     /// Checks at the predicted times see every change within a millisecond, and there are no more checks than
     /// activities.
     #[test]
-    fn no_change_of_a_verdict_is_missed(
+    fn no_change_of_result_is_missed(
         wanted in wanted(),
-        deeds in prop::collection::vec((0..4_000_i64, prop::option::of(0..5_i64)), 0..8),
+        activities in prop::collection::vec((0..4_000_i64, prop::option::of(0..5_i64)), 0..8),
     ) {
         let rules = parse(&wanted.written(), "rules").unwrap();
         let behaviour = behaviours(&rules)[0].clone();
-        let deeds: Vec<_> = deeds.into_iter().map(|(second, number)| (START_S + second, number)).collect();
-        let done = |(second, number): &(i64, Option<i64>)| Done {
+        let activities: Vec<_> = activities.into_iter().map(|(second, number)| (START_S + second, number)).collect();
+        let done = |(second, number): &(i64, Option<i64>)| PastActivity {
             at: Timestamp::from_second(*second).unwrap(),
             numbers: vec![number.map(|n| n as f64); behaviour.totals.len()],
         };
-        let history = History::new(behaviour.clone(), deeds.iter().map(done).collect(), 0);
+        let history = History::new(behaviour.clone(), activities.iter().map(done).collect(), 0);
         let mut now = Timestamp::from_second(START_S + 4_000).unwrap();
         // The moments at which activities leave the window, and a millisecond later.
         let leaving = |second: i64| {
             let last = Timestamp::from_second(second + wanted.within_minutes * 60).unwrap();
             [last, last + SignedDuration::from_millis(1)]
         };
-        let moments: BTreeSet<Timestamp> = deeds.iter().flat_map(|(second, _)| leaving(*second)).collect();
+        let moments: BTreeSet<Timestamp> = activities.iter().flat_map(|(second, _)| leaving(*second)).collect();
         for checks in 0.. {
-            let somebody = Somebody { history: &history, now, none: BTreeSet::new() };
-            let verdict = eval::holds(&rules, &somebody, now);
-            prop_assert_eq!(verdict, wanted.holds(&deeds, now), "at {}", now);
-            let changes = moments.iter().copied().find(|at| *at > now && wanted.holds(&deeds, *at) != verdict);
-            let predicted = next_change(&rules, &somebody, |_| history.counted(now).edge, now);
+            let user = TestUser { history: &history, now, none: BTreeSet::new() };
+            let result = eval::holds(&rules, &user, now);
+            prop_assert_eq!(result, wanted.holds(&activities, now), "at {}", now);
+            let changes = moments.iter().copied().find(|at| *at > now && wanted.holds(&activities, *at) != result);
+            let predicted = next_change(&rules, &user, |_| history.counted(now).edge, now);
             if let Some(changes) = changes {
                 prop_assert!(predicted.is_some_and(|predicted| predicted <= changes), "{:?}, but it changes at {}", predicted, changes);
             }
             let Some(predicted) = predicted else { break };
-            prop_assert!(predicted > now && checks <= deeds.len(), "check {} predicted at {}", checks, predicted);
+            prop_assert!(predicted > now && checks <= activities.len(), "check {} predicted at {}", checks, predicted);
             now = predicted;
         }
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::super::slide::Edge;
-use super::super::{Aggregate, Behaviour, Condition, Deed, Leaf, Rule, Source, Threshold, Total};
+use super::super::{Activity, Aggregate, Behaviour, Condition, Leaf, Rule, Source, Threshold, Total};
 use super::{Compiler, Param};
 use domain::message::{Channel, DeliveryState};
 use kernel::ids;
@@ -14,7 +14,7 @@ use kernel::ids;
 /// receipt, and the event's time may be up to a day after receipt.
 const OLDEST_ID: SignedDuration = SignedDuration::from_hours(32 * 24);
 
-/// The rows of deeds: the table, and the conditions on the rows that count.
+/// The rows of activities: the table, and the conditions on the rows that count.
 struct Rows {
     table: &'static str,
     conditions: Vec<String>,
@@ -23,7 +23,7 @@ struct Rows {
 impl Compiler<'_> {
     /// Returns the set of users who did it often enough or, for the `opposite`, of those who did it but not often
     /// enough.
-    pub(super) fn behaved(&mut self, behaviour: &Behaviour, opposite: bool) -> String {
+    pub(super) fn behaviour_set(&mut self, behaviour: &Behaviour, opposite: bool) -> String {
         let Rows { table, conditions } = self.rows(behaviour);
         let having = self.having(behaviour);
         let not = if opposite { "NOT " } else { "" };
@@ -42,14 +42,14 @@ impl Compiler<'_> {
         format!("SELECT {columns} FROM {table} d WHERE {condition}")
     }
 
-    /// Compiles the individual deeds, newest first: `at`, and `numbers` as text.
-    pub(super) fn deeds(&mut self, behaviour: &Behaviour, ids: &str, most: usize) -> String {
+    /// Compiles the individual activities, newest first: `at`, and `numbers` as text.
+    pub(super) fn activities(&mut self, behaviour: &Behaviour, ids: &str, limit: usize) -> String {
         let Rows { table, conditions } = self.rows(behaviour);
         let at = self.at(behaviour);
         let numbers: Vec<String> = behaviour.totals.iter().map(|total| self.number(&total.keys)).collect();
         format!(
             "SELECT {at} AS at, {} AS numbers FROM {table} d WHERE {} AND d.user_id = ANY({ids}::uuid[]) \
-             ORDER BY 1 DESC LIMIT {most}",
+             ORDER BY 1 DESC LIMIT {limit}",
             texts(&numbers),
             conditions.join(" AND ")
         )
@@ -57,17 +57,17 @@ impl Compiler<'_> {
 
     /// Like `stats` for many users, with one row and the column `person` for each. Two parameters hold the IDs and
     /// the user of each ID.
-    pub(super) fn crowd_stats(&mut self, behaviour: &Behaviour, ids: &str, people: &str) -> String {
+    pub(super) fn bulk_stats(&mut self, behaviour: &Behaviour, ids: &str, users: &str) -> String {
         let Rows { table, conditions } = self.rows(behaviour);
         let columns = self.counted(behaviour, |at, nth| format!("(array_agg({at} ORDER BY {at} DESC))[{nth}]"));
         format!(
-            "SELECT p.person, {columns} FROM {table} d JOIN unnest({ids}::uuid[], {people}::uuid[]) AS p (id, person) \
+            "SELECT p.person, {columns} FROM {table} d JOIN unnest({ids}::uuid[], {users}::uuid[]) AS p (id, person) \
              ON p.id = d.user_id WHERE {} GROUP BY p.person",
             conditions.join(" AND ")
         )
     }
 
-    /// Returns the columns `count`, `edge` and `totals`. `newest` returns SQL for the time of the n-th newest deed.
+    /// Returns the columns `count`, `edge` and `totals`. `newest` returns SQL for the time of the n-th newest activity.
     fn counted(&mut self, behaviour: &Behaviour, newest: impl Fn(&str, u64) -> String) -> String {
         let edge = match behaviour.edge() {
             None => "NULL::timestamptz".to_owned(),
@@ -85,19 +85,19 @@ impl Compiler<'_> {
         format!("count(*) AS count, {edge} AS edge, {} AS totals", texts(&totals))
     }
 
-    /// Returns SQL for the time of a deed.
+    /// Returns SQL for the time of an activity.
     fn at(&mut self, behaviour: &Behaviour) -> String {
-        match &behaviour.deed {
-            Deed::Event { .. } => "d.ts".to_owned(),
-            Deed::Message { reached, .. } => self.reached_at(*reached),
+        match &behaviour.activity {
+            Activity::Event { .. } => "d.ts".to_owned(),
+            Activity::Message { reached, .. } => self.reached_at(*reached),
         }
     }
 
     fn rows(&mut self, behaviour: &Behaviour) -> Rows {
         let since = behaviour.within.map(|within| within.before(self.now));
         let mut conditions = vec!["d.project_id = $1".to_owned()];
-        match &behaviour.deed {
-            Deed::Event { name, filter } => {
+        match &behaviour.activity {
+            Activity::Event { name, filter } => {
                 conditions.push(format!("d.name = {}::text", self.params.add(Param::Text(name.clone()))));
                 if let Some(since) = since {
                     // The condition on the ID skips old partitions and rows; only the one on the time is exact.
@@ -108,7 +108,7 @@ impl Compiler<'_> {
                 conditions.extend(filter.iter().map(|rule| self.filter(rule)));
                 Rows { table: "events", conditions }
             }
-            Deed::Message { channel, reached } => {
+            Activity::Message { channel, reached } => {
                 let channel = self.params.add(Param::Text(Channel::as_str(*channel).to_owned()));
                 conditions.push(format!("d.channel = {channel}::text"));
                 let at = self.reached_at(*reached);

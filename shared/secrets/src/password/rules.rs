@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_the_product_and_the_account_are_refused() {
+    fn passwords_made_of_product_or_account_name_are_refused() {
         for password in ["rekindle", "Rekindle2026", "grace.hopper@navy.example", "GraceHopper1", "hopper-navy!1"] {
             assert_eq!(weakness(password, EMAIL), Some(Weakness::Context), "{password}");
         }

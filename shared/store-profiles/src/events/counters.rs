@@ -18,20 +18,20 @@ use kernel::ids::ProjectId;
 use store_projects::projects;
 
 /// Event counts by name.
-pub type Names<'a> = BTreeMap<&'a str, i64>;
+pub type NameCounts<'a> = BTreeMap<&'a str, i64>;
 
 /// Adds deltas to the counts, under an ID that is unique to the transaction.
 pub async fn add(
     tx: &Transaction<'_>,
     transaction: Uuid,
-    counts: &BTreeMap<(ProjectId, Date), Names<'_>>,
+    counts: &BTreeMap<(ProjectId, Date), NameCounts<'_>>,
 ) -> Result<(), StoreError> {
     if counts.is_empty() {
         return Ok(());
     }
     let projects: Vec<ProjectId> = counts.keys().map(|(p, _)| *p).collect();
     let days: Vec<Date> = counts.keys().map(|(_, d)| *d).collect();
-    let json = |names: &Names<'_>| serde_json::to_string(names).map_err(|e| StoreError::Corrupt(e.to_string()));
+    let json = |names: &NameCounts<'_>| serde_json::to_string(names).map_err(|e| StoreError::Corrupt(e.to_string()));
     let counted = counts.values().map(json).collect::<Result<Vec<String>, _>>()?;
     let sql = "INSERT INTO event_count_new (project_id, id, day, counts) \
                SELECT p, $1, d, c::jsonb FROM unnest($2::uuid[], $3::date[], $4::text[]) AS v(p, d, c)";
@@ -105,7 +105,7 @@ pub async fn forget_empty(db: &impl GenericClient, project: ProjectId, before: D
 }
 
 /// Returns the projects that have deltas to fold.
-pub async fn unfolded(db: &impl GenericClient) -> Result<Vec<ProjectId>, StoreError> {
+pub async fn projects_to_fold(db: &impl GenericClient) -> Result<Vec<ProjectId>, StoreError> {
     let rows = db.query("SELECT DISTINCT project_id FROM event_count_new", &[]).await?;
     rows.iter().map(|r| Ok(r.try_get("project_id")?)).collect()
 }
@@ -126,12 +126,12 @@ impl QuarterCount {
 }
 
 /// Subtracts events from the counts, using the days of the project's current timezone.
-pub async fn take(tx: &Transaction<'_>, project: ProjectId, events: &[QuarterCount]) -> Result<(), StoreError> {
+pub async fn subtract(tx: &Transaction<'_>, project: ProjectId, events: &[QuarterCount]) -> Result<(), StoreError> {
     if events.is_empty() {
         return Ok(());
     }
     let zone = projects::timezone(tx, project).await?;
-    let mut counts: BTreeMap<(ProjectId, Date), Names<'_>> = BTreeMap::new();
+    let mut counts: BTreeMap<(ProjectId, Date), NameCounts<'_>> = BTreeMap::new();
     for QuarterCount { from, name, count } in events {
         let day = from.to_zoned(zone.clone()).date();
         *counts.entry((project, day)).or_default().entry(name).or_default() -= count;

@@ -48,7 +48,11 @@ pub(super) fn from_row(row: &Row) -> Result<Event, StoreError> {
 }
 
 /// Returns the first event that exists among these row IDs, which must all contain the same time.
-async fn first_of(db: &impl GenericClient, project: ProjectId, ids: &[Uuid]) -> Result<Option<Event>, StoreError> {
+async fn first_existing(
+    db: &impl GenericClient,
+    project: ProjectId,
+    ids: &[Uuid],
+) -> Result<Option<Event>, StoreError> {
     let Some(first) = ids.first() else { return Ok(None) };
     let month = Month::of(*first);
     let within = month.condition("id");
@@ -73,7 +77,7 @@ fn row_ids(project: ProjectId, id: Uuid) -> Vec<Uuid> {
 pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Option<Event>, StoreError> {
     let id = Uuid::try_parse(text).ok();
     if let Some(id) = id
-        && let Some(event) = first_of(db, project, &row_ids(project, id)).await?
+        && let Some(event) = first_existing(db, project, &row_ids(project, id)).await?
     {
         return Ok(Some(event));
     }
@@ -83,7 +87,7 @@ pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Re
     let sql = "SELECT event_id FROM client_id WHERE project_id = $1 AND id = ANY($2) AND event_id IS NOT NULL \
                ORDER BY array_position($2::uuid[], id) LIMIT 1";
     match db.query_opt(&db.prepare_cached(sql).await?, &[&project, &derived]).await? {
-        Some(row) => first_of(db, project, &[row.try_get("event_id")?]).await,
+        Some(row) => first_existing(db, project, &[row.try_get("event_id")?]).await,
         None => Ok(None),
     }
 }

@@ -22,7 +22,7 @@ const HOUR_MS: i64 = 3_600_000;
 
 /// Acquires the retention lock for this connection, until [`end`]; returns false if another connection holds it.
 pub async fn begin(db: &impl GenericClient) -> Result<bool, StoreError> {
-    Ok(db.query_one("SELECT pg_try_advisory_lock($1) AS is_ours", &[&LOCK]).await?.try_get("is_ours")?)
+    Ok(db.query_one("SELECT pg_try_advisory_lock($1) AS is_locked", &[&LOCK]).await?.try_get("is_locked")?)
 }
 
 pub async fn end(db: &impl GenericClient) -> Result<(), StoreError> {
@@ -45,10 +45,10 @@ pub async fn remove_slice(
     let sql = format!(
         "DELETE FROM events WHERE project_id = $1 AND id < $2 AND {within} RETURNING received_at, name, client_id"
     );
-    let gone = tx.query(&month.prepare(tx, &sql).await?, &[&project, &end]).await?;
+    let removed = tx.query(&month.prepare(tx, &sql).await?, &[&project, &end]).await?;
     let mut counts: BTreeMap<(i64, &str), i64> = BTreeMap::new();
     let mut client_ids: Vec<Uuid> = Vec::new();
-    for row in &gone {
+    for row in &removed {
         let received: Timestamp = row.try_get("received_at")?;
         *counts.entry((received.as_millisecond().div_euclid(QUARTER_MS), row.try_get("name")?)).or_default() += 1;
         client_ids.extend(row.try_get::<_, Option<Uuid>>("client_id")?.filter(|id| !ids::is_lasting(*id)));
@@ -61,8 +61,8 @@ pub async fn remove_slice(
         name: name.to_owned(),
         count,
     };
-    counters::take(tx, project, &counts.into_iter().map(counted).collect::<Vec<_>>()).await?;
-    Ok(gone.len() as i64)
+    counters::subtract(tx, project, &counts.into_iter().map(counted).collect::<Vec<_>>()).await?;
+    Ok(removed.len() as i64)
 }
 
 /// Subtracts the events of a detached partition, which is about to be dropped, from the counters of these projects.
@@ -70,7 +70,11 @@ pub async fn remove_slice(
 ///
 /// Reads hour by hour, with a statement timeout of 10 minutes: an hour of a busy project may take long, and nothing
 /// waits for it.
-pub async fn take_counts(tx: &Transaction<'_>, table: &str, projects: &HashSet<ProjectId>) -> Result<(), StoreError> {
+pub async fn subtract_counts(
+    tx: &Transaction<'_>,
+    table: &str,
+    projects: &HashSet<ProjectId>,
+) -> Result<(), StoreError> {
     tx.batch_execute("SET LOCAL statement_timeout = '10min'").await?;
     let next = format!(
         "SELECT project_id, id FROM {table} WHERE (project_id, id) >= ($1, $2) ORDER BY project_id, id LIMIT 1"
@@ -91,7 +95,7 @@ pub async fn take_counts(tx: &Transaction<'_>, table: &str, projects: &HashSet<P
         let end = ids::lower_bound((hour + 1) * HOUR_MS);
         let rows = tx.query(&of_hour, &[&project, &id, &end]).await?;
         let counts: Vec<QuarterCount> = rows.iter().map(QuarterCount::of).collect::<Result<_, _>>()?;
-        counters::take(tx, project, &counts).await?;
+        counters::subtract(tx, project, &counts).await?;
         from = (project.0, end);
     }
     Ok(())

@@ -10,40 +10,40 @@ use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::users::record::PersonKey;
+use crate::users::record::ProjectUserId;
 use database::StoreError;
 use kernel::ids::{self, ProjectId};
-use rules::look::Look;
+use rules::change::ChangeKind;
 
-/// Marks users. `marks` holds pairs of a [`Look`]'s text and a user, without duplicates; `id` is the transaction's.
-pub async fn insert(tx: &Transaction<'_>, id: Uuid, marks: &[(&str, PersonKey)]) -> Result<(), StoreError> {
+/// Marks users. `marks` holds pairs of a [`ChangeKind`]'s text and a user, without duplicates; `id` is the transaction's.
+pub async fn insert(tx: &Transaction<'_>, id: Uuid, marks: &[(&str, ProjectUserId)]) -> Result<(), StoreError> {
     if marks.is_empty() {
         return Ok(());
     }
-    let projects: Vec<ProjectId> = marks.iter().map(|(_, person)| person.0).collect();
-    let people: Vec<Uuid> = marks.iter().map(|(_, person)| person.1).collect();
-    let looks: Vec<&str> = marks.iter().map(|(look, _)| *look).collect();
+    let projects: Vec<ProjectId> = marks.iter().map(|(_, user)| user.0).collect();
+    let users: Vec<Uuid> = marks.iter().map(|(_, user)| user.1).collect();
+    let kinds: Vec<&str> = marks.iter().map(|(kind, _)| *kind).collect();
     let sql = "INSERT INTO segment_dirty (project_id, id, look, people) \
                SELECT p, $1, l, array_agg(u) FROM unnest($2::uuid[], $3::text[], $4::uuid[]) AS v(p, l, u) GROUP BY p, l";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&id, &projects, &looks, &people]).await?;
+    tx.execute(&tx.prepare_cached(sql).await?, &[&id, &projects, &kinds, &users]).await?;
     Ok(())
 }
 
 /// Maximum number of users that [`mark`] and [`mark_messages`] store in a row, because [`take`] returns whole rows.
-const PEOPLE: usize = 2_000;
+const MAX_USERS_PER_ROW: usize = 2_000;
 
 /// Marks users of one project for one kind of change.
 pub async fn mark(
     tx: &Transaction<'_>,
     project: ProjectId,
-    look: &Look,
-    people: &[Uuid],
+    kind: &ChangeKind,
+    users: &[Uuid],
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let sql = "INSERT INTO segment_dirty (project_id, id, look, people) VALUES ($1, $2, $3, $4)";
-    for people in people.chunks(PEOPLE) {
+    for users in users.chunks(MAX_USERS_PER_ROW) {
         let id = ids::fresh(now.as_millisecond());
-        tx.execute(&tx.prepare_cached(sql).await?, &[&project, &id, &look.text(), &people]).await?;
+        tx.execute(&tx.prepare_cached(sql).await?, &[&project, &id, &kind.text(), &users]).await?;
     }
     Ok(())
 }
@@ -55,43 +55,43 @@ pub async fn mark(
 pub async fn mark_messages(
     tx: &impl GenericClient,
     project: ProjectId,
-    people: &[Uuid],
+    users: &[Uuid],
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let sql = "INSERT INTO segment_dirty (project_id, id, look, people) SELECT $1, $2, $3, $4 WHERE EXISTS \
                (SELECT FROM segment_watch WHERE project_id = $1 AND looks_at @> ARRAY[$3::text])";
     let statement = tx.prepare_cached(sql).await?;
-    for people in people.chunks(PEOPLE) {
+    for users in users.chunks(MAX_USERS_PER_ROW) {
         let id = ids::fresh(now.as_millisecond());
-        tx.execute(&statement, &[&project, &id, &Look::Messages.text(), &people]).await?;
+        tx.execute(&statement, &[&project, &id, &ChangeKind::Messages.text(), &users]).await?;
     }
     Ok(())
 }
 
-/// Removes and returns a project's oldest marks, for about `people` users, and at least one row of marks.
+/// Removes and returns a project's oldest marks, for about `user_count` users, and at least one row of marks.
 pub async fn take(
     tx: &Transaction<'_>,
     project: ProjectId,
-    people: i64,
+    user_count: i64,
 ) -> Result<Vec<(String, Vec<Uuid>)>, StoreError> {
     let sql = "WITH oldest AS (SELECT id, look, sum(cardinality(people)) OVER (ORDER BY id, look) \
                - cardinality(people) AS before FROM (SELECT * FROM segment_dirty WHERE project_id = $1 \
                ORDER BY id, look LIMIT 1000) AS first) \
                DELETE FROM segment_dirty d USING oldest o WHERE d.project_id = $1 AND d.id = o.id AND d.look = o.look \
                AND o.before < $2 RETURNING d.look, d.people";
-    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &people]).await?;
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &user_count]).await?;
     rows.iter().map(|row| Ok((row.try_get("look")?, row.try_get("people")?))).collect()
 }
 
 /// Rows of each table that one poll reads before it checks each project.
 const WINDOW: i64 = 2_000;
 
-/// Returns up to `most` projects with marks, with users whose evaluation is due, or with starts to be published. Takes
+/// Returns up to `max` projects with marks, with users whose evaluation is due, or with starts to be published. Takes
 /// no locks: Citus refuses locks across projects.
 ///
 /// Reads the first rows of each table. If a table may have more, it also checks the indexes once for each project, so
 /// that one project's backlog hides no other project.
-pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
+pub async fn projects(db: &impl GenericClient, now: Timestamp, max: i64) -> Result<Vec<ProjectId>, StoreError> {
     let sql = "SELECT project_id, max(count) AS most FROM (\
                SELECT project_id, count(*) FROM (SELECT project_id FROM segment_dirty ORDER BY id LIMIT $2) AS marked \
                GROUP BY project_id UNION ALL \
@@ -116,7 +116,7 @@ pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Res
             found.insert(row.try_get("project_id")?);
         }
     }
-    Ok(found.into_iter().take(usize::try_from(most).unwrap_or(usize::MAX)).collect())
+    Ok(found.into_iter().take(usize::try_from(max).unwrap_or(usize::MAX)).collect())
 }
 
 /// Removes the marks of a project that follows no segment.

@@ -12,7 +12,7 @@ use super::evaluate::{self, Definitions, closure};
 use database::StoreError;
 use database::changes::{self, Topic};
 use kernel::ids::ProjectId;
-use rules::look::{self, Look};
+use rules::change::{self, ChangeKind};
 use rules::sql::Membership;
 
 /// State of a followed segment.
@@ -33,8 +33,8 @@ pub struct Follow {
 
 impl Follow {
     /// Reports whether the user's previous membership is known.
-    pub fn reaches(&self, person: Uuid) -> bool {
-        self.filled || self.filled_to.is_some_and(|to| person <= to)
+    pub fn reaches(&self, user: Uuid) -> bool {
+        self.filled || self.filled_to.is_some_and(|to| user <= to)
     }
 
     /// Returns the evaluated share of users, from 0 to 1. User IDs are uniformly distributed.
@@ -140,60 +140,64 @@ pub async fn rules_changed(
 }
 
 /// Returns the kinds of change that a segment depends on, directly or through other segments.
-pub fn looks_of(segment: Uuid, definitions: &Definitions) -> BTreeSet<Look> {
-    let mut looks = BTreeSet::from([Look::Person]);
+pub fn change_kinds_of(segment: Uuid, definitions: &Definitions) -> BTreeSet<ChangeKind> {
+    let mut kinds = BTreeSet::from([ChangeKind::User]);
     for id in closure(segment, definitions) {
         match definitions.get(&id) {
-            Some(Membership::Rules(rules)) => looks.extend(look::looks(rules)),
-            _ => _ = looks.insert(Look::Segment(id)),
+            Some(Membership::Rules(rules)) => kinds.extend(change::change_kinds(rules)),
+            _ => _ = kinds.insert(ChangeKind::Segment(id)),
         }
     }
-    looks
+    kinds
 }
 
 /// Stores the kinds of change that the recording transaction must mark.
 async fn watch(tx: &Transaction<'_>, project: ProjectId, segments: &BTreeSet<Uuid>) -> Result<(), StoreError> {
     let definitions = evaluate::definitions(tx, project, segments).await?;
-    let looks: BTreeSet<Look> = segments.iter().flat_map(|segment| looks_of(*segment, &definitions)).collect();
+    let kinds: BTreeSet<ChangeKind> =
+        segments.iter().flat_map(|segment| change_kinds_of(*segment, &definitions)).collect();
     if !segments.is_empty() {
         let sql = "INSERT INTO segment_turn (project_id) VALUES ($1) ON CONFLICT DO NOTHING";
         tx.execute(sql, &[&project]).await?;
     }
-    let looks: Vec<String> = looks.iter().map(Look::text).collect();
+    let kinds: Vec<String> = kinds.iter().map(ChangeKind::text).collect();
     let before = "SELECT looks_at FROM segment_watch WHERE project_id = $1";
     let before: Option<Vec<String>> =
         tx.query_opt(before, &[&project]).await?.map(|row| row.try_get("looks_at")).transpose()?;
-    if before.unwrap_or_default() == looks {
+    if before.unwrap_or_default() == kinds {
         return Ok(());
     }
     let seq = changes::next(tx, Topic::Segment).await?;
     let sql = "INSERT INTO segment_watch (project_id, looks_at, changed_seq) VALUES ($1, $2, $3) \
                ON CONFLICT (project_id) DO UPDATE SET looks_at = excluded.looks_at, changed_seq = excluded.changed_seq";
-    tx.execute(sql, &[&project, &looks, &seq]).await?;
+    tx.execute(sql, &[&project, &kinds, &seq]).await?;
     Ok(())
 }
 
 /// Returns the kinds of change that each project depends on, where they changed after a sequence of `Topic::Segment`;
 /// with -1, those of all projects.
-pub async fn watched_after(db: &impl GenericClient, seq: i64) -> Result<Vec<(ProjectId, BTreeSet<Look>)>, StoreError> {
+pub async fn watched_after(
+    db: &impl GenericClient,
+    seq: i64,
+) -> Result<Vec<(ProjectId, BTreeSet<ChangeKind>)>, StoreError> {
     let sql = "SELECT project_id, looks_at FROM segment_watch WHERE changed_seq > $1";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&seq]).await?;
     let watched = |row: &Row| {
-        let looks: Vec<String> = row.try_get("looks_at")?;
-        Ok((row.try_get("project_id")?, looks.iter().filter_map(|look| Look::parse(look)).collect()))
+        let kinds: Vec<String> = row.try_get("looks_at")?;
+        Ok((row.try_get("project_id")?, kinds.iter().filter_map(|look| ChangeKind::parse(look)).collect()))
     };
     rows.iter().map(watched).collect()
 }
 
-/// Returns up to `most` segments that are due to be evaluated as a whole or removed, longest due first.
-pub async fn due(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
+/// Returns up to `max` segments that are due to be evaluated as a whole or removed, longest due first.
+pub async fn due(db: &impl GenericClient, now: Timestamp, max: i64) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
     let sql = "SELECT project_id, segment_id FROM segment_follow WHERE look_at <= $1 ORDER BY look_at LIMIT $2";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&now, &most]).await?;
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&now, &max]).await?;
     rows.iter().map(|row| Ok((row.try_get("project_id")?, row.try_get("segment_id")?))).collect()
 }
 
 /// A segment and its [`Follow::since`], which identifies the version of its rules.
-pub type Since = (Uuid, Timestamp);
+pub type SegmentVersion = (Uuid, Timestamp);
 
 /// Records the last user ID evaluated, and makes the segment due at `now`, after all segments that are due already.
 ///
@@ -201,7 +205,7 @@ pub type Since = (Uuid, Timestamp);
 pub async fn filled_to(
     tx: &Transaction<'_>,
     project: ProjectId,
-    (segment, since): Since,
+    (segment, since): SegmentVersion,
     to: Uuid,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
@@ -214,7 +218,7 @@ pub async fn filled_to(
 pub async fn filled(
     tx: &Transaction<'_>,
     project: ProjectId,
-    (segment, since): Since,
+    (segment, since): SegmentVersion,
     look_at: Option<Timestamp>,
 ) -> Result<bool, StoreError> {
     let sql = "UPDATE segment_follow SET filled = true, look_at = $4, error = NULL, error_at = NULL \
@@ -227,7 +231,7 @@ pub async fn filled(
 pub async fn failed(
     tx: &Transaction<'_>,
     project: ProjectId,
-    (segment, since): Since,
+    (segment, since): SegmentVersion,
     error: &str,
     (now, again): (Timestamp, Timestamp),
 ) -> Result<bool, StoreError> {
@@ -237,7 +241,7 @@ pub async fn failed(
 }
 
 /// Postpones a segment that is due.
-pub async fn put_off(
+pub async fn postpone(
     db: &impl GenericClient,
     project: ProjectId,
     segment: Uuid,
@@ -257,24 +261,24 @@ pub async fn forget(tx: &Transaction<'_>, project: ProjectId, segment: Uuid) -> 
 
 /// The result of trying to lock the evaluation of a project's segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum EvaluationLock {
     /// The project has never followed a segment.
-    Nobodys,
+    NeverFollowed,
     /// Another transaction holds the lock.
-    Others,
+    Held,
     /// This transaction holds the lock until its end. Contains the number of starts so far.
-    Ours(i64),
+    Acquired(i64),
 }
 
 /// Tries to lock the evaluation of a project's segments, without waiting.
-pub async fn take_turn(tx: &Transaction<'_>, project: ProjectId) -> Result<Turn, StoreError> {
+pub async fn try_lock(tx: &Transaction<'_>, project: ProjectId) -> Result<EvaluationLock, StoreError> {
     let sql = "SELECT starts FROM segment_turn WHERE project_id = $1 FOR UPDATE SKIP LOCKED";
     if let Some(row) = tx.query_opt(&tx.prepare_cached(sql).await?, &[&project]).await? {
-        return Ok(Turn::Ours(row.try_get("starts")?));
+        return Ok(EvaluationLock::Acquired(row.try_get("starts")?));
     }
     let sql = "SELECT EXISTS (SELECT FROM segment_turn WHERE project_id = $1) AS is_there";
     let exists: bool = tx.query_one(&tx.prepare_cached(sql).await?, &[&project]).await?.try_get("is_there")?;
-    Ok(if exists { Turn::Others } else { Turn::Nobodys })
+    Ok(if exists { EvaluationLock::Held } else { EvaluationLock::NeverFollowed })
 }
 
 #[cfg(test)]

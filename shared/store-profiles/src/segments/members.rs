@@ -25,10 +25,10 @@ pub async fn find(
     all.dedup();
     let sql = "SELECT id FROM users WHERE project_id = $1 AND id = ANY($2)";
     let rows = tx.query(sql, &[&project, &all]).await?;
-    let there: std::collections::HashSet<Uuid> =
+    let existing: std::collections::HashSet<Uuid> =
         rows.iter().map(|row| row.try_get("id")).collect::<Result<_, tokio_postgres::Error>>()?;
     let found = |text: &&str| {
-        let id = candidates(text).into_iter().find(|id| there.contains(id))?;
+        let id = candidates(text).into_iter().find(|id| existing.contains(id))?;
         Some(((*text).to_owned(), id))
     };
     Ok(texts.iter().filter_map(found).collect())
@@ -39,13 +39,13 @@ pub async fn add(
     tx: &Transaction<'_>,
     project: ProjectId,
     segment: Uuid,
-    people: &[Uuid],
+    users: &[Uuid],
     now: Timestamp,
 ) -> Result<u64, StoreError> {
     let sql = "INSERT INTO segment_member (project_id, segment_id, user_id, added_at) \
                SELECT DISTINCT $1::uuid, $2::uuid, p, $4::timestamptz FROM unnest($3::uuid[]) AS p \
                ON CONFLICT (project_id, segment_id, user_id) DO NOTHING";
-    Ok(tx.execute(sql, &[&project, &segment, &people, &now]).await?)
+    Ok(tx.execute(sql, &[&project, &segment, &users, &now]).await?)
 }
 
 /// Removes users from a list, under all of their IDs; returns the number of rows removed.
@@ -53,7 +53,7 @@ pub async fn remove(
     tx: &Transaction<'_>,
     project: ProjectId,
     segment: Uuid,
-    people: &[Uuid],
+    users: &[Uuid],
 ) -> Result<u64, StoreError> {
     let sql = "WITH RECURSIVE root AS (SELECT p AS id FROM unnest($3::uuid[]) AS p \
                UNION SELECT u.merged_into FROM root r CROSS JOIN LATERAL (SELECT merged_into FROM users \
@@ -61,7 +61,7 @@ pub async fn remove(
                own AS (SELECT id FROM root UNION SELECT u.id FROM own o CROSS JOIN LATERAL \
                (SELECT id FROM users WHERE project_id = $1 AND merged_into = o.id OFFSET 0) u) \
                DELETE FROM segment_member WHERE project_id = $1 AND segment_id = $2 AND user_id IN (SELECT id FROM own)";
-    Ok(tx.execute(sql, &[&project, &segment, &people]).await?)
+    Ok(tx.execute(sql, &[&project, &segment, &users]).await?)
 }
 
 /// Returns the lists that contain these IDs, as pairs of a segment and an ID.

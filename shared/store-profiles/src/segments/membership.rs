@@ -1,6 +1,6 @@
 //! Stored memberships of followed segments, and when each may change with time.
 //!
-//! Rows are written only under the project's evaluation lock ([`take_turn`](super::follow::take_turn)); an erasure
+//! Rows are written only under the project's evaluation lock ([`try_lock`](super::follow::try_lock)); an erasure
 //! deletes the rows of its users.
 
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::person::crowd::Pair;
+use super::user_facts::batch::Pair;
 use database::StoreError;
 use kernel::ids::ProjectId;
 
@@ -32,10 +32,10 @@ pub async fn states(
     project: ProjectId,
     pairs: &[Pair],
 ) -> Result<HashMap<Pair, State>, StoreError> {
-    let (segments, people) = split(pairs);
+    let (segments, users) = split(pairs);
     let sql = "SELECT m.segment_id, m.user_id, m.since, m.due_at FROM unnest($2::uuid[], $3::uuid[]) AS v(s, u) \
                JOIN segment_membership m ON m.project_id = $1 AND m.segment_id = v.s AND m.user_id = v.u";
-    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &segments, &people]).await?;
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &segments, &users]).await?;
     let state = |row: &tokio_postgres::Row| {
         Ok((
             (row.try_get("segment_id")?, row.try_get("user_id")?),
@@ -50,13 +50,13 @@ pub async fn put(tx: &Transaction<'_>, project: ProjectId, rows: &[(Pair, State)
     if rows.is_empty() {
         return Ok(());
     }
-    let (segments, people): (Vec<Uuid>, Vec<Uuid>) = rows.iter().map(|(pair, _)| *pair).unzip();
+    let (segments, users): (Vec<Uuid>, Vec<Uuid>) = rows.iter().map(|(pair, _)| *pair).unzip();
     let since: Vec<Option<Timestamp>> = rows.iter().map(|(_, state)| state.since).collect();
     let due: Vec<Option<Timestamp>> = rows.iter().map(|(_, state)| state.due_at).collect();
     let sql = "INSERT INTO segment_membership (project_id, segment_id, user_id, since, due_at) \
                SELECT $1::uuid, s, u, a, d FROM unnest($2::uuid[], $3::uuid[], $4::timestamptz[], $5::timestamptz[]) AS v(s, u, a, d) \
                ON CONFLICT (project_id, segment_id, user_id) DO UPDATE SET since = excluded.since, due_at = excluded.due_at";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segments, &people, &since, &due]).await?;
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segments, &users, &since, &due]).await?;
     Ok(())
 }
 
@@ -64,30 +64,30 @@ pub async fn remove(tx: &Transaction<'_>, project: ProjectId, pairs: &[Pair]) ->
     if pairs.is_empty() {
         return Ok(());
     }
-    let (segments, people) = split(pairs);
+    let (segments, users) = split(pairs);
     let sql = "DELETE FROM segment_membership m USING unnest($2::uuid[], $3::uuid[]) AS v(s, u) \
                WHERE m.project_id = $1 AND m.segment_id = v.s AND m.user_id = v.u";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segments, &people]).await?;
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segments, &users]).await?;
     Ok(())
 }
 
-/// Returns up to `most` pairs that are due to be evaluated, longest due first.
-pub async fn due(tx: &Transaction<'_>, project: ProjectId, now: Timestamp, most: i64) -> Result<Vec<Pair>, StoreError> {
+/// Returns up to `max` pairs that are due to be evaluated, longest due first.
+pub async fn due(tx: &Transaction<'_>, project: ProjectId, now: Timestamp, max: i64) -> Result<Vec<Pair>, StoreError> {
     let sql = "SELECT segment_id, user_id FROM segment_membership WHERE project_id = $1 AND due_at <= $2 \
                ORDER BY due_at LIMIT $3";
-    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &now, &most]).await?;
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &now, &max]).await?;
     rows.iter().map(|row| Ok((row.try_get("segment_id")?, row.try_get("user_id")?))).collect()
 }
 
 /// Clears the due times of these pairs: their segment is being evaluated as a whole, or removed.
-pub async fn forget_due(tx: &Transaction<'_>, project: ProjectId, pairs: &[Pair]) -> Result<(), StoreError> {
+pub async fn clear_due(tx: &Transaction<'_>, project: ProjectId, pairs: &[Pair]) -> Result<(), StoreError> {
     if pairs.is_empty() {
         return Ok(());
     }
-    let (segments, people) = split(pairs);
+    let (segments, users) = split(pairs);
     let sql = "UPDATE segment_membership m SET due_at = NULL FROM unnest($2::uuid[], $3::uuid[]) AS v(s, u) \
                WHERE m.project_id = $1 AND m.segment_id = v.s AND m.user_id = v.u";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segments, &people]).await?;
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segments, &users]).await?;
     Ok(())
 }
 
@@ -111,18 +111,18 @@ pub async fn merge(tx: &Transaction<'_>, project: ProjectId, merges: &[(Uuid, Uu
 }
 
 /// Deletes the rows of users who no longer exist.
-pub async fn forget_people(tx: &Transaction<'_>, project: ProjectId, people: &[Uuid]) -> Result<(), StoreError> {
-    if people.is_empty() {
+pub async fn remove_users(tx: &Transaction<'_>, project: ProjectId, users: &[Uuid]) -> Result<(), StoreError> {
+    if users.is_empty() {
         return Ok(());
     }
     let sql = "DELETE FROM segment_membership WHERE project_id = $1 AND user_id = ANY($2)";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &people]).await?;
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &users]).await?;
     Ok(())
 }
 
 /// Returns the users who have a row of a segment, after one user ID and up to and including another. Both bounds are
 /// optional.
-pub async fn people_between(
+pub async fn users_between(
     tx: &Transaction<'_>,
     project: ProjectId,
     segment: Uuid,
@@ -135,11 +135,11 @@ pub async fn people_between(
     rows.iter().map(|row| Ok(row.try_get("user_id")?)).collect()
 }
 
-/// Removes up to `most` rows of a segment; returns how many.
-pub async fn clear(tx: &Transaction<'_>, project: ProjectId, segment: Uuid, most: i64) -> Result<u64, StoreError> {
+/// Removes up to `max` rows of a segment; returns how many.
+pub async fn clear(tx: &Transaction<'_>, project: ProjectId, segment: Uuid, max: i64) -> Result<u64, StoreError> {
     let sql = "DELETE FROM segment_membership WHERE project_id = $1 AND segment_id = $2 AND user_id = ANY(ARRAY(\
                SELECT user_id FROM segment_membership WHERE project_id = $1 AND segment_id = $2 LIMIT $3))";
-    Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segment, &most]).await?)
+    Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segment, &max]).await?)
 }
 
 /// Counts the stored members of a segment.

@@ -27,7 +27,7 @@ pub struct NewStart {
 
 /// A start with its sequence number within the project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Start {
+pub struct PendingStart {
     pub seq: i64,
     pub new: NewStart,
 }
@@ -40,24 +40,24 @@ pub async fn insert(tx: &Transaction<'_>, project: ProjectId, before: i64, new: 
     let seqs: Vec<i64> = (before + 1..).take(new.len()).collect();
     let automations: Vec<Uuid> = new.iter().map(|s| s.automation).collect();
     let segments: Vec<Uuid> = new.iter().map(|s| s.segment).collect();
-    let people: Vec<Uuid> = new.iter().map(|s| s.user_id).collect();
+    let users: Vec<Uuid> = new.iter().map(|s| s.user_id).collect();
     let partitions: Vec<i16> = new.iter().map(|s| s.partition).collect();
     let entered: Vec<bool> = new.iter().map(|s| s.entered).collect();
     let times: Vec<Timestamp> = new.iter().map(|s| s.at).collect();
     let sql = "INSERT INTO segment_start (project_id, seq, automation_id, segment_id, user_id, partition, entered, at) \
                SELECT $1::uuid, * FROM unnest($2::bigint[], $3::uuid[], $4::uuid[], $5::uuid[], $6::smallint[], $7::boolean[], $8::timestamptz[])";
     let statement = tx.prepare_cached(sql).await?;
-    tx.execute(&statement, &[&project, &seqs, &automations, &segments, &people, &partitions, &entered, &times]).await?;
+    tx.execute(&statement, &[&project, &seqs, &automations, &segments, &users, &partitions, &entered, &times]).await?;
     let last = before + new.len() as i64;
     tx.execute("UPDATE segment_turn SET starts = $2 WHERE project_id = $1", &[&project, &last]).await?;
     Ok(())
 }
 
 /// Returns the first starts that are not known to be published, in order.
-pub async fn pending(db: &impl GenericClient, project: ProjectId, most: i64) -> Result<Vec<Start>, StoreError> {
+pub async fn pending(db: &impl GenericClient, project: ProjectId, max: i64) -> Result<Vec<PendingStart>, StoreError> {
     let sql = "SELECT seq, automation_id, segment_id, user_id, partition, entered, at FROM segment_start \
                WHERE project_id = $1 ORDER BY seq LIMIT $2";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &most]).await?;
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &max]).await?;
     let start = |row: &Row| {
         let new = NewStart {
             automation: row.try_get("automation_id")?,
@@ -67,13 +67,13 @@ pub async fn pending(db: &impl GenericClient, project: ProjectId, most: i64) -> 
             entered: row.try_get("entered")?,
             at: row.try_get("at")?,
         };
-        Ok(Start { seq: row.try_get("seq")?, new })
+        Ok(PendingStart { seq: row.try_get("seq")?, new })
     };
     rows.iter().map(start).collect()
 }
 
 /// Deletes starts that the broker has acknowledged.
-pub async fn delete(db: &impl GenericClient, project: ProjectId, published: &[Start]) -> Result<(), StoreError> {
+pub async fn delete(db: &impl GenericClient, project: ProjectId, published: &[PendingStart]) -> Result<(), StoreError> {
     let seqs: Vec<i64> = published.iter().map(|start| start.seq).collect();
     let sql = "DELETE FROM segment_start WHERE project_id = $1 AND seq = ANY($2)";
     db.execute(&db.prepare_cached(sql).await?, &[&project, &seqs]).await?;
@@ -82,7 +82,7 @@ pub async fn delete(db: &impl GenericClient, project: ProjectId, published: &[St
 
 /// Number of users who entered a segment and who left it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct EntryCount {
     pub entered: i64,
     pub exited: i64,
 }
@@ -92,7 +92,7 @@ pub async fn count(
     tx: &Transaction<'_>,
     project: ProjectId,
     day: Date,
-    counts: &BTreeMap<Uuid, Count>,
+    counts: &BTreeMap<Uuid, EntryCount>,
 ) -> Result<(), StoreError> {
     if counts.is_empty() {
         return Ok(());
@@ -114,12 +114,12 @@ pub async fn days(
     project: ProjectId,
     segment: Uuid,
     from: Date,
-) -> Result<Vec<(Date, Count)>, StoreError> {
+) -> Result<Vec<(Date, EntryCount)>, StoreError> {
     let sql = "SELECT day, entered, exited FROM segment_count WHERE project_id = $1 AND segment_id = $2 AND day >= $3 \
                ORDER BY day";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &segment, &from]).await?;
     let counts = |row: &Row| {
-        Ok((row.try_get("day")?, Count { entered: row.try_get("entered")?, exited: row.try_get("exited")? }))
+        Ok((row.try_get("day")?, EntryCount { entered: row.try_get("entered")?, exited: row.try_get("exited")? }))
     };
     rows.iter().map(counts).collect()
 }

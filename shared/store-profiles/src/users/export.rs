@@ -7,54 +7,54 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::list::UserFilter;
-pub use super::place::{Place, TOP};
+pub use super::position::{FIRST_POSITION, ListPosition};
 use super::read::{User, from_row};
 use super::search;
 use database::StoreError;
-use database::filter::Pin;
+use database::filter::ForcedPlan;
 use kernel::ids::ProjectId;
 
 /// A page of the export.
 #[derive(Debug)]
-pub struct Stretch {
-    pub people: Vec<User>,
+pub struct UserPage {
+    pub users: Vec<User>,
     /// Position to continue after; none at the end.
-    pub next: Option<Place>,
+    pub next: Option<ListPosition>,
 }
 
 /// Returns up to `limit` matching users after a position.
-pub async fn stretch(
+pub async fn page(
     db: &mut impl GenericClient,
     project: ProjectId,
     wanted: &UserFilter,
-    behind: Place,
+    after: ListPosition,
     limit: i64,
-) -> Result<Stretch, StoreError> {
+) -> Result<UserPage, StoreError> {
     let needle = match &wanted.search {
         Some(text) => match search::needle(text) {
             Some(needle) => Some(needle),
-            None => return Ok(Stretch { people: Vec::new(), next: None }),
+            None => return Ok(UserPage { users: Vec::new(), next: None }),
         },
         None => None,
     };
     let narrowed = needle.is_some() || wanted.seen_since.is_some();
-    let tx = Pin::Ordered.begin(db).await?;
-    let end = if narrowed { end(&tx, project, behind, needle.is_some()).await? } else { None };
-    let people = people(&tx, project, (&needle, wanted.seen_since), (behind, end), limit).await?;
+    let tx = ForcedPlan::Ordered.begin(db).await?;
+    let end = if narrowed { end(&tx, project, after, needle.is_some()).await? } else { None };
+    let users = users(&tx, project, (&needle, wanted.seen_since), (after, end), limit).await?;
     tx.commit().await?;
     // A full page may end before the bound of the scan.
-    let full = people.len() as i64 == limit;
-    let next = if full { people.last().map(|user| (user.created_at, user.id)) } else { end };
-    Ok(Stretch { people, next })
+    let full = users.len() as i64 == limit;
+    let next = if full { users.last().map(|user| (user.created_at, user.id)) } else { end };
+    Ok(UserPage { users, next })
 }
 
 /// Returns the position of the 5,000th user, at which a filtered scan stops; none if fewer remain.
 async fn end(
     tx: &Transaction<'_>,
     project: ProjectId,
-    (at, id): Place,
+    (at, id): ListPosition,
     searched: bool,
-) -> Result<Option<Place>, StoreError> {
+) -> Result<Option<ListPosition>, StoreError> {
     let sql = if searched {
         "SELECT created_at, id FROM user_search WHERE project_id = $1 AND (created_at, id) < ($2, $3) \
          ORDER BY created_at DESC, id DESC OFFSET 4999 LIMIT 1"
@@ -67,11 +67,11 @@ async fn end(
 }
 
 /// Returns matching users between two positions, including the second.
-async fn people(
+async fn users(
     tx: &Transaction<'_>,
     project: ProjectId,
     (needle, seen): (&Option<String>, Option<(bool, Timestamp)>),
-    ((at, id), end): (Place, Option<Place>),
+    ((at, id), end): (ListPosition, Option<ListPosition>),
     limit: i64,
 ) -> Result<Vec<User>, StoreError> {
     let (end_at, end_id) = end.unwrap_or((Timestamp::UNIX_EPOCH, Uuid::nil()));
@@ -124,7 +124,11 @@ async fn people(
 }
 
 /// Returns the list position of the user with an internal ID.
-pub async fn place_of(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Place>, StoreError> {
+pub async fn position_of(
+    db: &impl GenericClient,
+    project: ProjectId,
+    id: Uuid,
+) -> Result<Option<ListPosition>, StoreError> {
     let sql = "SELECT created_at, id FROM users WHERE project_id = $1 AND id = $2";
     let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?;
     row.map_or(Ok(None), |row| Ok(Some((row.try_get("created_at")?, row.try_get("id")?))))

@@ -9,11 +9,11 @@ use jiff::tz::TimeZone;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::place::{Found, Place, behind, counted_page};
+use super::position::{FoundPage, ListPosition, counted_page, start_position};
 use super::read::{User, from_row};
 use super::search::Search;
 use database::StoreError;
-use database::filter::{Pin, Start, Total};
+use database::filter::{ForcedPlan, PageStart, Total};
 use kernel::ids::ProjectId;
 
 /// Filter of a list of users.
@@ -32,7 +32,7 @@ pub async fn list(
     db: &mut impl GenericClient,
     project: ProjectId,
     wanted: &UserFilter,
-    start: &Start<Place>,
+    start: &PageStart<ListPosition>,
     limit: i64,
 ) -> Result<(Vec<User>, Total), StoreError> {
     let found = match (&wanted.search, wanted.seen_since) {
@@ -41,7 +41,7 @@ pub async fn list(
         }
         (None, Some(seen)) => seen_since(db, project, seen, start, limit).await?,
         (None, None) => {
-            Found { page: newest(db, project, None, start, limit).await?, total: total(db, project).await? }
+            FoundPage { page: newest(db, project, None, start, limit).await?, total: total(db, project).await? }
         }
     };
     Ok((in_order(db, project, &found.page).await?, found.total))
@@ -54,7 +54,7 @@ async fn total(db: &impl GenericClient, project: ProjectId) -> Result<Total, Sto
 }
 
 /// Returns the users at the positions of a page.
-async fn in_order(db: &impl GenericClient, project: ProjectId, page: &[Place]) -> Result<Vec<User>, StoreError> {
+async fn in_order(db: &impl GenericClient, project: ProjectId, page: &[ListPosition]) -> Result<Vec<User>, StoreError> {
     if page.is_empty() {
         return Ok(Vec::new());
     }
@@ -62,10 +62,10 @@ async fn in_order(db: &impl GenericClient, project: ProjectId, page: &[Place]) -
     let sql = "SELECT id, external_id, anonymous_id, email, name, properties, created_at, last_seen_at, updated_at \
                FROM users WHERE project_id = $1 AND id = ANY($2)";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &ids]).await?;
-    let people: Result<HashMap<Uuid, User>, StoreError> =
+    let users: Result<HashMap<Uuid, User>, StoreError> =
         rows.iter().map(|row| from_row(row).map(|u| (u.id, u))).collect();
-    let mut people = people?;
-    Ok(ids.iter().filter_map(|id| people.remove(id)).collect())
+    let mut users = users?;
+    Ok(ids.iter().filter_map(|id| users.remove(id)).collect())
 }
 
 /// Returns the positions of matching users, newest first.
@@ -73,9 +73,9 @@ async fn newest(
     db: &mut impl GenericClient,
     project: ProjectId,
     seen: Option<(bool, Timestamp)>,
-    start: &Start<Place>,
+    start: &PageStart<ListPosition>,
     limit: i64,
-) -> Result<Vec<Place>, StoreError> {
+) -> Result<Vec<ListPosition>, StoreError> {
     let sql = match seen {
         None => {
             "SELECT created_at, id FROM users WHERE project_id = $1 AND merged_into IS NULL \
@@ -92,12 +92,12 @@ async fn newest(
              AND created_at < $2 AND (created_at, id) < ($3, $4) ORDER BY created_at DESC, id DESC OFFSET $5 LIMIT $6"
         }
     };
-    let ((at, id), offset, time) = (behind(start), start.offset(), seen.map(|(_, time)| time));
+    let ((at, id), offset, time) = (start_position(start), start.offset(), seen.map(|(_, time)| time));
     let params: [&(dyn ToSql + Sync); 6] = [&project, &time, &at, &id, &offset, &limit];
     let rows = if seen.is_none() {
         db.query(&db.prepare_cached(sql).await?, &params).await?
     } else {
-        let tx = Pin::Ordered.begin(db).await?;
+        let tx = ForcedPlan::Ordered.begin(db).await?;
         let rows = tx.query(&tx.prepare_cached(sql).await?, &params).await?;
         tx.commit().await?;
         rows
@@ -112,9 +112,9 @@ async fn seen_since(
     db: &mut impl GenericClient,
     project: ProjectId,
     (since, time): (bool, Timestamp),
-    start: &Start<Place>,
+    start: &PageStart<ListPosition>,
     limit: i64,
-) -> Result<Found, StoreError> {
+) -> Result<FoundPage, StoreError> {
     let sql = if since {
         "WITH f AS MATERIALIZED (SELECT created_at, id FROM users WHERE project_id = $1 AND merged_into IS NULL \
          AND seen_day >= $2 AND last_seen_at >= $3 LIMIT 10001) SELECT n.count, p.created_at, p.id FROM \
@@ -127,8 +127,8 @@ async fn seen_since(
          ORDER BY f.created_at DESC, f.id DESC OFFSET $6 LIMIT $7) p ON true"
     };
     let day: Date = time.to_zoned(TimeZone::UTC).date();
-    let ((at, id), offset) = (behind(start), start.offset());
-    let tx = Pin::Indexed.begin(db).await?;
+    let ((at, id), offset) = (start_position(start), start.offset());
+    let tx = ForcedPlan::Indexed.begin(db).await?;
     let statement = tx.prepare_cached(sql).await?;
     let rows = tx.query(&statement, &[&project, &day, &time, &at, &id, &offset, &limit]).await?;
     tx.commit().await?;
@@ -136,5 +136,5 @@ async fn seen_since(
     if !found.total.capped {
         return Ok(found);
     }
-    Ok(Found { page: newest(db, project, Some((since, time)), start, limit).await?, total: found.total })
+    Ok(FoundPage { page: newest(db, project, Some((since, time)), start, limit).await?, total: found.total })
 }

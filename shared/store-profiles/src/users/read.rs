@@ -75,7 +75,7 @@ pub async fn find_id(
     project: ProjectId,
     user: UserRef<'_>,
 ) -> Result<Option<Uuid>, StoreError> {
-    first_of(db, project, user.candidates(project)).await
+    first_existing(db, project, user.candidates(project)).await
 }
 
 /// As [`find_readable`], but returns only the internal ID.
@@ -84,14 +84,14 @@ pub async fn find_readable_id(
     project: ProjectId,
     user: UserRef<'_>,
 ) -> Result<Option<Uuid>, StoreError> {
-    first_of(db, project, user.readable(project)).await
+    first_existing(db, project, user.readable(project)).await
 }
 
 /// Returns the user that the first matching ID resolves to.
 ///
 /// Follows the pointers of merged users to their end. `OFFSET 0`, here and below, makes PostgreSQL look up each user by
 /// ID: the planner does not know the size of a project and would otherwise scan all its users.
-async fn first_of(
+async fn first_existing(
     db: &impl GenericClient,
     project: ProjectId,
     candidates: Vec<Uuid>,
@@ -107,9 +107,9 @@ async fn first_of(
 
 /// Locks a user against merging and erasure until the end of the transaction. Returns false if they do not exist or
 /// were merged.
-pub async fn hold(tx: &Transaction<'_>, project: ProjectId, person: Uuid) -> Result<bool, StoreError> {
+pub async fn lock_for_share(tx: &Transaction<'_>, project: ProjectId, user: Uuid) -> Result<bool, StoreError> {
     let sql = "SELECT FROM users WHERE project_id = $1 AND id = $2 AND merged_into IS NULL FOR SHARE";
-    Ok(tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &person]).await?.is_some())
+    Ok(tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &user]).await?.is_some())
 }
 
 /// Returns the user that an internal ID resolves to.
@@ -128,11 +128,11 @@ pub async fn resolve(db: &impl GenericClient, project: ProjectId, id: Uuid) -> R
 }
 
 /// Returns all internal IDs of a user: their own and those of users merged into them.
-pub async fn all_ids(db: &impl GenericClient, project: ProjectId, person: Uuid) -> Result<Vec<Uuid>, StoreError> {
+pub async fn all_ids(db: &impl GenericClient, project: ProjectId, user: Uuid) -> Result<Vec<Uuid>, StoreError> {
     // UNION instead of UNION ALL, so that the recursion ends even if rows form a cycle.
     let sql = "WITH RECURSIVE own AS (SELECT $2::uuid AS id UNION SELECT u.id FROM own o CROSS JOIN LATERAL \
                (SELECT id FROM users WHERE project_id = $1 AND merged_into = o.id OFFSET 0) u) SELECT id FROM own";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &person]).await?;
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &user]).await?;
     rows.iter().map(|row| Ok(row.try_get("id")?)).collect()
 }
 
@@ -158,16 +158,16 @@ pub async fn get_all(db: &impl GenericClient, project: ProjectId, ids: &[Uuid]) 
     db.query(&db.prepare_cached(sql).await?, &[&project, &ids]).await?.iter().map(from_row).collect()
 }
 
-/// Returns up to `most` user IDs after an ID, in order.
+/// Returns up to `max` user IDs after an ID, in order.
 pub async fn ids_after(
     db: &impl GenericClient,
     project: ProjectId,
     after: Option<Uuid>,
-    most: i64,
+    max: i64,
 ) -> Result<Vec<Uuid>, StoreError> {
     let after = after.unwrap_or_default();
     let sql = "SELECT id FROM users WHERE project_id = $1 AND id > $2 AND merged_into IS NULL ORDER BY id LIMIT $3";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &after, &most]).await?;
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &after, &max]).await?;
     rows.iter().map(|row| Ok(row.try_get("id")?)).collect()
 }
 
@@ -183,30 +183,30 @@ pub async fn range_end(
     Ok(row.map(|row| row.try_get("id")).transpose()?)
 }
 
-/// IDs, each with the user it belongs to at the same index of `people`.
+/// IDs, each with the user it belongs to at the same index of `owners`.
 #[derive(Debug, Default)]
-pub struct IdsOf {
+pub struct OwnedIds {
     pub ids: Vec<Uuid>,
-    pub people: Vec<Uuid>,
+    pub owners: Vec<Uuid>,
 }
 
 /// As [`all_ids`], for many users.
-pub async fn all_ids_of(db: &impl GenericClient, project: ProjectId, people: &[Uuid]) -> Result<IdsOf, StoreError> {
+pub async fn all_ids_of(db: &impl GenericClient, project: ProjectId, users: &[Uuid]) -> Result<OwnedIds, StoreError> {
     let sql = "WITH RECURSIVE own AS (SELECT p AS id, p AS person FROM unnest($2::uuid[]) AS p UNION \
                SELECT u.id, o.person FROM own o CROSS JOIN LATERAL (SELECT id FROM users WHERE project_id = $1 \
                AND merged_into = o.id OFFSET 0) u) SELECT id, person FROM own";
-    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &people]).await?;
-    let mut found = IdsOf { ids: Vec::with_capacity(rows.len()), people: Vec::with_capacity(rows.len()) };
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &users]).await?;
+    let mut found = OwnedIds { ids: Vec::with_capacity(rows.len()), owners: Vec::with_capacity(rows.len()) };
     for row in rows {
         found.ids.push(row.try_get("id")?);
-        found.people.push(row.try_get("person")?);
+        found.owners.push(row.try_get("person")?);
     }
     Ok(found)
 }
 
 /// How other resources show a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ShownPerson {
+pub struct UserSummary {
     /// External ID of the user after merges; none for an anonymous user.
     pub external_id: Option<String>,
     /// Anonymous ID of the requested row itself, before merges.
@@ -214,11 +214,11 @@ pub struct ShownPerson {
 }
 
 /// Returns how the users with these internal IDs are shown. Unknown IDs are omitted.
-pub async fn shown(
+pub async fn summaries(
     db: &impl GenericClient,
     project: ProjectId,
     ids: &[Uuid],
-) -> Result<HashMap<Uuid, ShownPerson>, StoreError> {
+) -> Result<HashMap<Uuid, UserSummary>, StoreError> {
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
@@ -230,11 +230,11 @@ pub async fn shown(
                AND id = w.id OFFSET 0) u CROSS JOIN LATERAL (SELECT anonymous_id FROM users WHERE project_id = $1 \
                AND id = w.start OFFSET 0) s WHERE w.merged_into IS NULL";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &ids]).await?;
-    let person = |row: &Row| {
+    let summary = |row: &Row| {
         Ok((
             row.try_get("start")?,
-            ShownPerson { external_id: row.try_get("external_id")?, anonymous_id: row.try_get("anonymous_id")? },
+            UserSummary { external_id: row.try_get("external_id")?, anonymous_id: row.try_get("anonymous_id")? },
         ))
     };
-    rows.iter().map(person).collect()
+    rows.iter().map(summary).collect()
 }

@@ -11,7 +11,7 @@ use kernel::ids::ProjectId;
 
 /// Rows read for each ID: its own and, if it was merged, the rows it leads to. A user is merged only once and never
 /// into a merged user; the limit is a safeguard.
-const HOPS: usize = 4;
+const MAX_HOPS: usize = 4;
 
 /// Returns the users that these IDs currently resolve to, by the requested ID. IDs that resolve to no user are omitted.
 pub async fn load(
@@ -23,26 +23,26 @@ pub async fn load(
                WHERE project_id = $1 AND id = ANY($2)";
     let statement = db.prepare_cached(sql).await?;
     let mut found = HashMap::with_capacity(ids.len());
-    let mut asked: HashMap<Uuid, Vec<Uuid>> = HashMap::new();
+    let mut requested: HashMap<Uuid, Vec<Uuid>> = HashMap::new();
     for id in ids {
-        let by = asked.entry(*id).or_default();
+        let by = requested.entry(*id).or_default();
         if by.is_empty() {
             by.push(*id);
         }
     }
-    for _ in 0..HOPS {
-        if asked.is_empty() {
+    for _ in 0..MAX_HOPS {
+        if requested.is_empty() {
             break;
         }
-        let wanted: Vec<Uuid> = asked.keys().copied().collect();
+        let wanted: Vec<Uuid> = requested.keys().copied().collect();
         let mut further: HashMap<Uuid, Vec<Uuid>> = HashMap::new();
         for row in db.query(&statement, &[&project, &wanted]).await? {
             let id: Uuid = row.try_get("id")?;
-            let by = asked.remove(&id).unwrap_or_default();
+            let by = requested.remove(&id).unwrap_or_default();
             match row.try_get::<_, Option<Uuid>>("merged_into")? {
                 Some(into) => further.entry(into).or_default().extend(by),
                 None => {
-                    let person = Recipient {
+                    let recipient = Recipient {
                         id,
                         external_id: row.try_get("external_id")?,
                         anonymous_id: row.try_get("anonymous_id")?,
@@ -51,11 +51,11 @@ pub async fn load(
                         properties: row.try_get("properties")?,
                         created_at: row.try_get("created_at")?,
                     };
-                    found.extend(by.into_iter().map(|asked| (asked, person.clone())));
+                    found.extend(by.into_iter().map(|requested| (requested, recipient.clone())));
                 }
             }
         }
-        asked = further;
+        requested = further;
     }
     Ok(found)
 }

@@ -9,18 +9,18 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
-use super::seen::Moves;
+use super::seen::SeenDeltas;
 use database::StoreError;
 use database::by_project::{self, ByProject};
 use kernel::ids::ProjectId;
 
 /// A user within a project.
-pub type PersonKey = (ProjectId, Uuid);
+pub type ProjectUserId = (ProjectId, Uuid);
 
 /// A user as an item identifies them, to be created if they do not exist.
 #[derive(Clone, Debug)]
-pub struct NewPerson {
-    pub key: PersonKey,
+pub struct NewUser {
+    pub key: ProjectUserId,
     pub external_id: Option<String>,
     pub anonymous_id: Option<String>,
     pub seen: Timestamp,
@@ -29,7 +29,7 @@ pub struct NewPerson {
 /// The columns of a user that the recording transaction changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    pub key: PersonKey,
+    pub key: ProjectUserId,
     pub external_id: Option<String>,
     pub anonymous_id: Option<String>,
     pub email: Option<String>,
@@ -40,21 +40,21 @@ pub struct Profile {
     pub last_seen_at: Timestamp,
 }
 
-fn split(keys: &[PersonKey]) -> (Vec<ProjectId>, Vec<Uuid>) {
+fn split(keys: &[ProjectUserId]) -> (Vec<ProjectId>, Vec<Uuid>) {
     keys.iter().copied().unzip()
 }
 
-/// Creates the users that do not exist; returns their keys. `people` must be sorted by key, so that transactions cannot
+/// Creates the users that do not exist; returns their keys. `users` must be sorted by key, so that transactions cannot
 /// deadlock.
-pub async fn insert_missing(tx: &Transaction<'_>, people: &[NewPerson]) -> Result<HashSet<PersonKey>, StoreError> {
-    if people.is_empty() {
+pub async fn insert_missing(tx: &Transaction<'_>, users: &[NewUser]) -> Result<HashSet<ProjectUserId>, StoreError> {
+    if users.is_empty() {
         return Ok(HashSet::new());
     }
-    let keys: Vec<PersonKey> = people.iter().map(|p| p.key).collect();
+    let keys: Vec<ProjectUserId> = users.iter().map(|p| p.key).collect();
     let (projects, ids) = split(&keys);
-    let external: Vec<Option<&str>> = people.iter().map(|p| p.external_id.as_deref()).collect();
-    let anonymous: Vec<Option<&str>> = people.iter().map(|p| p.anonymous_id.as_deref()).collect();
-    let seen: Vec<Timestamp> = people.iter().map(|p| p.seen).collect();
+    let external: Vec<Option<&str>> = users.iter().map(|p| p.external_id.as_deref()).collect();
+    let anonymous: Vec<Option<&str>> = users.iter().map(|p| p.anonymous_id.as_deref()).collect();
+    let seen: Vec<Timestamp> = users.iter().map(|p| p.seen).collect();
     let sql = "INSERT INTO users (project_id, id, external_id, anonymous_id, created_at, last_seen_at, updated_at) \
                SELECT p, i, e, a, s, s, s FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::timestamptz[]) AS v(p, i, e, a, s) \
                ON CONFLICT (project_id, id) DO NOTHING RETURNING project_id, id";
@@ -65,15 +65,15 @@ pub async fn insert_missing(tx: &Transaction<'_>, people: &[NewPerson]) -> Resul
 
 /// An existing user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
-    pub key: PersonKey,
+pub struct ExistingUser {
+    pub key: ProjectUserId,
     pub merged_into: Option<Uuid>,
     pub merged_at: Option<Timestamp>,
     pub last_seen_at: Timestamp,
 }
 
 /// Returns those of these users who exist.
-pub async fn find(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Found>, StoreError> {
+pub async fn find(tx: &Transaction<'_>, keys: &[ProjectUserId]) -> Result<Vec<ExistingUser>, StoreError> {
     let sql = ByProject::new(
         "SELECT u.project_id, u.id, u.merged_into, u.merged_at, u.last_seen_at \
          FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN users u ON u.project_id = v.p AND u.id = v.i",
@@ -81,14 +81,14 @@ pub async fn find(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Found>
     );
     let found = |r: &Row| {
         let key = (r.try_get("project_id")?, r.try_get("id")?);
-        Ok(Found {
+        Ok(ExistingUser {
             key,
             merged_into: r.try_get("merged_into")?,
             merged_at: r.try_get("merged_at")?,
             last_seen_at: r.try_get("last_seen_at")?,
         })
     };
-    let read = async |statement: Statement, part: &[PersonKey]| {
+    let read = async |statement: Statement, part: &[ProjectUserId]| {
         let (projects, ids) = split(part);
         tx.query(&statement, &[&projects, &ids]).await?.iter().map(found).collect::<Result<Vec<_>, _>>()
     };
@@ -96,14 +96,14 @@ pub async fn find(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Found>
 }
 
 /// Locks users until the end of the transaction and returns them. The keys must be sorted.
-pub async fn lock(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Profile>, StoreError> {
+pub async fn lock(tx: &Transaction<'_>, keys: &[ProjectUserId]) -> Result<Vec<Profile>, StoreError> {
     let sql = ByProject::new(
         "SELECT u.project_id, u.id, u.external_id, u.anonymous_id, u.email, u.name, u.properties, u.merged_into, \
          u.merged_at, u.last_seen_at FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN users u \
          ON u.project_id = v.p AND u.id = v.i ORDER BY u.project_id, u.id FOR UPDATE OF u",
         &["v.p"],
     );
-    let lock = async |statement: Statement, part: &[PersonKey]| {
+    let lock = async |statement: Statement, part: &[ProjectUserId]| {
         let (projects, ids) = split(part);
         tx.query(&statement, &[&projects, &ids]).await?.iter().map(from_row).collect::<Result<Vec<_>, _>>()
     };
@@ -136,7 +136,7 @@ pub async fn update(tx: &Transaction<'_>, profiles: &[&Profile], now: Timestamp)
         &["v.p"],
     );
     let write = async |statement: Statement, part: &[&Profile]| {
-        let keys: Vec<PersonKey> = part.iter().map(|p| p.key).collect();
+        let keys: Vec<ProjectUserId> = part.iter().map(|p| p.key).collect();
         let (projects, ids) = split(&keys);
         let anonymous: Vec<Option<&str>> = part.iter().map(|p| p.anonymous_id.as_deref()).collect();
         let emails: Vec<Option<&str>> = part.iter().map(|p| p.email.as_deref()).collect();
@@ -157,8 +157,8 @@ pub async fn update(tx: &Transaction<'_>, profiles: &[&Profile], now: Timestamp)
 /// resulting changes in the number of users by day last seen.
 ///
 /// Skips rows locked by another transaction, which updates them itself, so that no transaction waits for a timestamp.
-pub async fn touch(tx: &Transaction<'_>, seen: &[(PersonKey, Timestamp)]) -> Result<Moves, StoreError> {
-    let mut moves = Moves::default();
+pub async fn touch(tx: &Transaction<'_>, seen: &[(ProjectUserId, Timestamp)]) -> Result<SeenDeltas, StoreError> {
+    let mut moves = SeenDeltas::default();
     let sql = ByProject::new(
         "WITH stale AS (SELECT u.project_id, u.id, v.s, u.seen_day \
          FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS v(p, i, s) JOIN users u ON u.project_id = v.p \
@@ -170,16 +170,16 @@ pub async fn touch(tx: &Transaction<'_>, seen: &[(PersonKey, Timestamp)]) -> Res
          AND before <> after GROUP BY 1, 2, 3",
         &["v.p", "stale.project_id"],
     );
-    let note = async |statement: Statement, part: &[(PersonKey, Timestamp)]| {
-        let keys: Vec<PersonKey> = part.iter().map(|s| s.0).collect();
+    let note = async |statement: Statement, part: &[(ProjectUserId, Timestamp)]| {
+        let keys: Vec<ProjectUserId> = part.iter().map(|s| s.0).collect();
         let (projects, ids) = split(&keys);
         let times: Vec<Timestamp> = part.iter().map(|s| s.1).collect();
         Ok(tx.query(&statement, &[&projects, &ids, &times]).await?)
     };
     for row in by_project::each(tx, seen, |s| s.0.0, sql, note).await?.into_iter().flatten() {
-        let (project, people): (ProjectId, i64) = (row.try_get("project_id")?, row.try_get("people")?);
-        moves.add(project, row.try_get("before")?, -people);
-        moves.add(project, row.try_get("after")?, people);
+        let (project, users): (ProjectId, i64) = (row.try_get("project_id")?, row.try_get("people")?);
+        moves.add(project, row.try_get("before")?, -users);
+        moves.add(project, row.try_get("after")?, users);
     }
     Ok(moves)
 }

@@ -5,43 +5,44 @@ use jiff::Timestamp;
 use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
-use super::place::{Found, Place, behind, counted_page};
-use super::record::PersonKey;
+use super::position::{FoundPage, ListPosition, counted_page, start_position};
+use super::record::ProjectUserId;
 use database::StoreError;
 use database::by_project::{self, ByProject};
-use database::filter::{MOST_COUNTED, Pin, Start, Total, like_pattern};
+use database::filter::{ForcedPlan, MAX_COUNTED, PageStart, Total, like_pattern};
 use kernel::ids::ProjectId;
 
 /// Separator before each text, so that a prefix search is a substring search in the whole.
-const BEGIN: char = '\u{1}';
+const SEPARATOR: char = '\u{1}';
 /// Number of newest users scanned before the trigram index is used.
-const WALK: i64 = 2_000;
-/// If at least one in `DENSE` scanned users matches, matches are counted by a scan: the trigram index
+const SCAN_LIMIT: i64 = 2_000;
+/// If at least one in `MIN_SHARE_DIVISOR` scanned users matches, matches are counted by a scan: the trigram index
 /// would read all matches before it returns the first.
-const DENSE: i64 = 10;
+const MIN_SHARE_DIVISOR: i64 = 10;
 
 /// Returns the string to search for in the texts; none if it cannot match. The search must be in lower case.
 pub(super) fn needle(text: &str) -> Option<String> {
-    (!text.contains(BEGIN)).then(|| if is_from_the_start(text) { format!("{BEGIN}{text}") } else { text.to_owned() })
+    (!text.contains(SEPARATOR))
+        .then(|| if is_prefix_search(text) { format!("{SEPARATOR}{text}") } else { text.to_owned() })
 }
 
 /// Reports whether a search matches only at the start of a text. One or two characters occur in most texts.
-fn is_from_the_start(text: &str) -> bool {
+fn is_prefix_search(text: &str) -> bool {
     text.chars().count() <= 2
 }
 
 /// Returns a user's text as stored, in lower case; none if all parts are missing.
-pub fn text_of(external_id: Option<&str>, email: Option<&str>, name: Option<&str>) -> Option<String> {
+pub fn index_text(external_id: Option<&str>, email: Option<&str>, name: Option<&str>) -> Option<String> {
     let mut text = String::new();
     for part in [external_id, email, name].into_iter().flatten() {
-        text.push(BEGIN);
-        text.push_str(&part.to_lowercase().replace(BEGIN, " "));
+        text.push(SEPARATOR);
+        text.push_str(&part.to_lowercase().replace(SEPARATOR, " "));
     }
     (!text.is_empty()).then_some(text)
 }
 
 /// Stores users' texts that are new or have changed. The users must exist; keys must be sorted and unique.
-pub async fn put(tx: &Transaction<'_>, people: &[(PersonKey, String)]) -> Result<(), StoreError> {
+pub async fn put(tx: &Transaction<'_>, users: &[(ProjectUserId, String)]) -> Result<(), StoreError> {
     let sql = ByProject::new(
         "INSERT INTO user_search (project_id, id, created_at, text) SELECT u.project_id, u.id, u.created_at, v.t \
          FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS v(p, i, t) JOIN users u ON u.project_id = v.p \
@@ -49,18 +50,18 @@ pub async fn put(tx: &Transaction<'_>, people: &[(PersonKey, String)]) -> Result
          WHERE user_search.text <> excluded.text",
         &["v.p"],
     );
-    let write = async |statement: Statement, part: &[(PersonKey, String)]| {
+    let write = async |statement: Statement, part: &[(ProjectUserId, String)]| {
         let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().map(|(key, _)| *key).unzip();
         let texts: Vec<&str> = part.iter().map(|(_, text)| text.as_str()).collect();
         Ok(tx.execute(&statement, &[&projects, &ids, &texts]).await?)
     };
-    by_project::each(tx, people, |(key, _)| key.0, sql, write).await?;
+    by_project::each(tx, users, |(key, _)| key.0, sql, write).await?;
     Ok(())
 }
 
 /// Stores the texts of all users who have none, for tables that were filled by other means; returns how many.
 ///
-/// The database converts to lower case and knows fewer letters than [`text_of`].
+/// The database converts to lower case and knows fewer letters than [`index_text`].
 pub async fn write_missing(db: &impl GenericClient) -> Result<u64, StoreError> {
     let sql = "INSERT INTO user_search (project_id, id, created_at, text) \
                SELECT project_id, id, created_at, coalesce(chr(1) || lower(replace(external_id, chr(1), ' ')), \
@@ -71,17 +72,17 @@ pub async fn write_missing(db: &impl GenericClient) -> Result<u64, StoreError> {
 }
 
 /// Removes users who were merged into other users.
-pub async fn remove(tx: &Transaction<'_>, people: &[PersonKey]) -> Result<(), StoreError> {
+pub async fn remove(tx: &Transaction<'_>, users: &[ProjectUserId]) -> Result<(), StoreError> {
     let sql = ByProject::new(
         "DELETE FROM user_search s USING unnest($1::uuid[], $2::uuid[]) AS v(p, i) WHERE s.project_id = v.p \
          AND s.id = v.i",
         &["v.p"],
     );
-    let remove = async |statement: Statement, part: &[PersonKey]| {
+    let remove = async |statement: Statement, part: &[ProjectUserId]| {
         let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
         Ok(tx.execute(&statement, &[&projects, &ids]).await?)
     };
-    by_project::each(tx, people, |person| person.0, sql, remove).await?;
+    by_project::each(tx, users, |user| user.0, sql, remove).await?;
     Ok(())
 }
 
@@ -92,7 +93,7 @@ pub async fn settle_index(db: &impl GenericClient) -> Result<(), StoreError> {
 }
 
 // The statements below contain these numbers.
-const _: () = assert!(WALK == 2_000 && MOST_COUNTED + 1 == 10_001);
+const _: () = assert!(SCAN_LIMIT == 2_000 && MAX_COUNTED + 1 == 10_001);
 
 /// A search and the requested page of its results.
 #[derive(Debug)]
@@ -104,47 +105,47 @@ pub(super) struct Search<'a> {
     pub seen_since: Option<(bool, Timestamp)>,
     /// Whether an earlier request has found more matches than totals count.
     pub is_many: bool,
-    pub start: &'a Start<Place>,
+    pub start: &'a PageStart<ListPosition>,
     pub limit: i64,
 }
 
 /// The result of scanning the newest users.
-struct Walked {
-    found: Vec<Place>,
-    looked_at: i64,
+struct Scan {
+    found: Vec<ListPosition>,
+    scanned: i64,
 }
 
 impl Search<'_> {
     /// Scans from the newest user if many match, and uses the index if few do.
-    pub(super) async fn run(&self, db: &mut impl GenericClient) -> Result<Found, StoreError> {
+    pub(super) async fn run(&self, db: &mut impl GenericClient) -> Result<FoundPage, StoreError> {
         if needle(self.text).is_none() {
-            return Ok(Found { page: Vec::new(), total: Total::exact(0) });
+            return Ok(FoundPage { page: Vec::new(), total: Total::exact(0) });
         }
         let (offset, limit) = (self.start.offset(), self.limit);
-        let walked = self.walk(db).await?;
-        let found = walked.found.len() as i64;
-        let page = walked.found.into_iter().skip(offset as usize).take(limit as usize).collect();
-        if walked.looked_at < WALK && matches!(self.start, Start::Offset(_)) {
-            return Ok(Found { page, total: Total::exact(found) });
+        let scan = self.scan_newest(db).await?;
+        let found = scan.found.len() as i64;
+        let page = scan.found.into_iter().skip(offset as usize).take(limit as usize).collect();
+        if scan.scanned < SCAN_LIMIT && matches!(self.start, PageStart::Offset(_)) {
+            return Ok(FoundPage { page, total: Total::exact(found) });
         }
-        let page = (found >= offset + limit || walked.looked_at < WALK).then_some(page);
-        let is_many = self.is_many || self.begin_many(db).await?;
-        let is_dense = found * DENSE >= walked.looked_at && walked.looked_at == WALK;
+        let page = (found >= offset + limit || scan.scanned < SCAN_LIMIT).then_some(page);
+        let is_many = self.is_many || self.has_many_prefix_matches(db).await?;
+        let is_dense = found * MIN_SHARE_DIVISOR >= scan.scanned && scan.scanned == SCAN_LIMIT;
         if is_many || is_dense {
-            let total = if is_many { Total::beyond() } else { self.count_many(db).await? };
+            let total = if is_many { Total::above_limit() } else { self.count_by_scan(db).await? };
             let page = match page {
                 Some(page) => page,
-                None => self.page_of_many(db).await?,
+                None => self.page_by_scan(db).await?,
             };
-            return Ok(Found { page, total });
+            return Ok(FoundPage { page, total });
         }
         let few = self.by_index(db).await?;
         let page = match page {
             Some(page) => page,
-            None if few.total.capped => self.page_of_many(db).await?,
+            None if few.total.capped => self.page_by_scan(db).await?,
             None => few.page,
         };
-        Ok(Found { page, total: few.total })
+        Ok(FoundPage { page, total: few.total })
     }
 
     fn needle(&self) -> String {
@@ -155,8 +156,8 @@ impl Search<'_> {
         self.seen_since.map(|(_, time)| time)
     }
 
-    /// Scans the newest users after the start, at most [`WALK`].
-    async fn walk(&self, db: &impl GenericClient) -> Result<Walked, StoreError> {
+    /// Scans the newest users after the start, at most [`SCAN_LIMIT`].
+    async fn scan_newest(&self, db: &impl GenericClient) -> Result<Scan, StoreError> {
         let sql = match self.seen_since {
             None => {
                 "SELECT array_agg(w.created_at) FILTER (WHERE w.hit) AS times, \
@@ -185,21 +186,21 @@ impl Search<'_> {
                  ORDER BY s.created_at DESC, s.id DESC) AS w(created_at, id, hit)"
             }
         };
-        let (at, id) = behind(self.start);
+        let (at, id) = start_position(self.start);
         let statement = db.prepare_cached(sql).await?;
         let row = db.query_one(&statement, &[&self.project, &self.needle(), &self.time(), &at, &id]).await?;
         let times: Option<Vec<Timestamp>> = row.try_get("times")?;
         let ids: Option<Vec<Uuid>> = row.try_get("ids")?;
         let found = times.into_iter().flatten().zip(ids.into_iter().flatten()).collect();
-        Ok(Walked { found, looked_at: row.try_get("looked_at")? })
+        Ok(Scan { found, scanned: row.try_get("looked_at")? })
     }
 
     /// Reports whether one of the three texts alone starts with the search for more users than totals count.
     ///
     /// Uses small indexes. Returns false for searches that do not match only at the start, or that filter by last
     /// activity.
-    async fn begin_many(&self, db: &mut impl GenericClient) -> Result<bool, StoreError> {
-        if !is_from_the_start(self.text) || self.seen_since.is_some() {
+    async fn has_many_prefix_matches(&self, db: &mut impl GenericClient) -> Result<bool, StoreError> {
+        if !is_prefix_search(self.text) || self.seen_since.is_some() {
             return Ok(false);
         }
         // `begin_1` to `begin_3` hold the first two characters of each text; the upper bound appends the greatest code
@@ -209,15 +210,15 @@ impl Search<'_> {
                    FROM user_search s WHERE project_id = $1 AND s.begin_2 BETWEEN $2 AND $2 || chr(1114111) \
                    LIMIT 10001) f), (SELECT count(*) FROM (SELECT 1 FROM user_search s WHERE project_id = $1 \
                    AND s.begin_3 BETWEEN $2 AND $2 || chr(1114111) LIMIT 10001) f)) AS most";
-        let tx = Pin::Indexed.begin(db).await?;
-        let most: i64 =
+        let tx = ForcedPlan::Indexed.begin(db).await?;
+        let max: i64 =
             tx.query_one(&tx.prepare_cached(sql).await?, &[&self.project, &self.text]).await?.try_get("most")?;
         tx.commit().await?;
-        Ok(most > MOST_COUNTED)
+        Ok(max > MAX_COUNTED)
     }
 
     /// Counts a frequent match by scanning from the newest user, up to one more than totals count.
-    async fn count_many(&self, db: &mut impl GenericClient) -> Result<Total, StoreError> {
+    async fn count_by_scan(&self, db: &mut impl GenericClient) -> Result<Total, StoreError> {
         let sql = match self.seen_since {
             None => {
                 "SELECT count(*) AS total FROM (SELECT 1 FROM user_search s WHERE s.project_id = $1 \
@@ -235,14 +236,14 @@ impl Search<'_> {
                  AND u.last_seen_at < $3 ORDER BY s.created_at DESC, s.id DESC LIMIT 10001) AS found"
             }
         };
-        let tx = Pin::Ordered.begin(db).await?;
+        let tx = ForcedPlan::Ordered.begin(db).await?;
         let row = tx.query_one(&tx.prepare_cached(sql).await?, &[&self.project, &self.needle(), &self.time()]).await?;
         tx.commit().await?;
-        Ok(Total::counted(row.try_get("total")?))
+        Ok(Total::from_count(row.try_get("total")?))
     }
 
     /// Returns the page of a frequent match by scanning from the newest user.
-    async fn page_of_many(&self, db: &mut impl GenericClient) -> Result<Vec<Place>, StoreError> {
+    async fn page_by_scan(&self, db: &mut impl GenericClient) -> Result<Vec<ListPosition>, StoreError> {
         let sql = match self.seen_since {
             None => {
                 "SELECT s.created_at, s.id FROM user_search s WHERE s.project_id = $1 AND strpos(s.text, $2) > 0 \
@@ -260,18 +261,18 @@ impl Search<'_> {
                  AND (s.created_at, s.id) < ($4, $5) ORDER BY s.created_at DESC, s.id DESC OFFSET $6 LIMIT $7"
             }
         };
-        let tx = Pin::Ordered.begin(db).await?;
-        let rows = self.part(&tx, sql, &self.needle()).await?;
+        let tx = ForcedPlan::Ordered.begin(db).await?;
+        let rows = self.query_page(&tx, sql, &self.needle()).await?;
         tx.commit().await?;
         rows.iter().map(|row| Ok((row.try_get("created_at")?, row.try_get("id")?))).collect()
     }
 
     /// Finds all matches, up to one more than totals count, by the trigram or prefix indexes; returns the page and the
     /// total.
-    async fn by_index(&self, db: &mut impl GenericClient) -> Result<Found, StoreError> {
-        let from_the_start = is_from_the_start(self.text);
-        let text = if from_the_start { self.text.to_owned() } else { like_pattern(&self.needle()) };
-        let sql = match (from_the_start, self.seen_since) {
+    async fn by_index(&self, db: &mut impl GenericClient) -> Result<FoundPage, StoreError> {
+        let is_prefix = is_prefix_search(self.text);
+        let text = if is_prefix { self.text.to_owned() } else { like_pattern(&self.needle()) };
+        let sql = match (is_prefix, self.seen_since) {
             (true, None) => {
                 "WITH f AS MATERIALIZED (SELECT s.created_at, s.id FROM user_search s WHERE s.project_id = $1 \
                  AND (s.begin_1 BETWEEN $2 AND $2 || chr(1114111) OR s.begin_2 BETWEEN $2 AND $2 || chr(1114111) \
@@ -320,14 +321,14 @@ impl Search<'_> {
                  ORDER BY f.created_at DESC, f.id DESC OFFSET $6 LIMIT $7) p ON true"
             }
         };
-        let tx = Pin::Bitmap.begin(db).await?;
-        let rows = self.part(&tx, sql, &text).await?;
+        let tx = ForcedPlan::Bitmap.begin(db).await?;
+        let rows = self.query_page(&tx, sql, &text).await?;
         tx.commit().await?;
         counted_page(&rows)
     }
 
-    async fn part(&self, tx: &Transaction<'_>, sql: &str, text: &str) -> Result<Vec<Row>, StoreError> {
-        let (at, id) = behind(self.start);
+    async fn query_page(&self, tx: &Transaction<'_>, sql: &str, text: &str) -> Result<Vec<Row>, StoreError> {
+        let (at, id) = start_position(self.start);
         let statement = tx.prepare_cached(sql).await?;
         let offset = self.start.offset();
         Ok(tx.query(&statement, &[&self.project, &text, &self.time(), &at, &id, &offset, &self.limit]).await?)
@@ -339,10 +340,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_text_has_a_beginning() {
-        let text = text_of(Some("U-1"), None, Some("Ünal\u{1}Öz")).unwrap();
+    fn each_text_follows_a_separator() {
+        let text = index_text(Some("U-1"), None, Some("Ünal\u{1}Öz")).unwrap();
         assert_eq!(text, "\u{1}u-1\u{1}ünal öz");
-        assert_eq!(text_of(None, None, None), None);
-        assert!(is_from_the_start("ün") && !is_from_the_start("üna"));
+        assert_eq!(index_text(None, None, None), None);
+        assert!(is_prefix_search("ün") && !is_prefix_search("üna"));
     }
 }

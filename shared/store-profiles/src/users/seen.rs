@@ -16,39 +16,39 @@ use kernel::ids::ProjectId;
 
 /// Changes in the number of users last seen on each day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Moves(BTreeMap<(ProjectId, Date), i64>);
+pub struct SeenDeltas(BTreeMap<(ProjectId, Date), i64>);
 
-impl Moves {
-    pub fn came(&mut self, project: ProjectId, seen: Timestamp) {
+impl SeenDeltas {
+    pub fn add_seen(&mut self, project: ProjectId, seen: Timestamp) {
         self.add(project, seen.to_zoned(TimeZone::UTC).date(), 1);
     }
 
-    pub fn left(&mut self, project: ProjectId, seen: Timestamp) {
+    pub fn remove_seen(&mut self, project: ProjectId, seen: Timestamp) {
         self.add(project, seen.to_zoned(TimeZone::UTC).date(), -1);
     }
 
-    pub fn add(&mut self, project: ProjectId, day: Date, people: i64) {
-        *self.0.entry((project, day)).or_default() += people;
+    pub fn add(&mut self, project: ProjectId, day: Date, users: i64) {
+        *self.0.entry((project, day)).or_default() += users;
     }
 
-    pub fn and(&mut self, more: Self) {
-        more.0.into_iter().for_each(|((project, day), people)| self.add(project, day, people));
+    pub fn merge(&mut self, more: Self) {
+        more.0.into_iter().for_each(|((project, day), users)| self.add(project, day, users));
     }
 
     /// Adds the changes to the counts. Concurrent recorders use different `lane`s, so that they do not wait for each
     /// other's rows.
     pub async fn store(&self, tx: &Transaction<'_>, lane: i16) -> Result<(), StoreError> {
-        let moved = || self.0.iter().filter(|(_, people)| **people != 0);
-        if moved().next().is_none() {
+        let nonzero = || self.0.iter().filter(|(_, users)| **users != 0);
+        if nonzero().next().is_none() {
             return Ok(());
         }
-        let projects: Vec<ProjectId> = moved().map(|((project, _), _)| *project).collect();
-        let days: Vec<Date> = moved().map(|((_, day), _)| *day).collect();
-        let people: Vec<i64> = moved().map(|(_, people)| *people).collect();
+        let projects: Vec<ProjectId> = nonzero().map(|((project, _), _)| *project).collect();
+        let days: Vec<Date> = nonzero().map(|((_, day), _)| *day).collect();
+        let users: Vec<i64> = nonzero().map(|(_, users)| *users).collect();
         let sql = "INSERT INTO user_seen_count (project_id, day, lane, count) \
                    SELECT p, d, $4, c FROM unnest($1::uuid[], $2::date[], $3::bigint[]) AS v(p, d, c) \
                    ON CONFLICT (project_id, day, lane) DO UPDATE SET count = user_seen_count.count + excluded.count";
-        tx.execute(&tx.prepare_cached(sql).await?, &[&projects, &days, &people, &lane]).await?;
+        tx.execute(&tx.prepare_cached(sql).await?, &[&projects, &days, &users, &lane]).await?;
         Ok(())
     }
 }

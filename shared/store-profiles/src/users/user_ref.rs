@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_external_then_internal_and_for_reading_anonymous() {
+    fn id_is_tried_as_external_then_internal_and_for_reads_as_anonymous() {
         let user = UserRef::new("u1", IdType::Either);
         assert_eq!(user.candidates(PROJECT), [of(UserKey::External("u1"))]);
         assert_eq!(user.readable(PROJECT), [of(UserKey::External("u1")), of(UserKey::Anonymous("u1"))]);

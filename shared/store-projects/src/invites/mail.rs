@@ -15,9 +15,9 @@ use kernel::ids::ProjectId;
 use secrets::MasterKeys;
 
 /// The context that a link is sealed for.
-const PLACE: &str = "invite";
+const SEAL_CONTEXT: &str = "invite";
 pub(crate) const SEALED: Sealed =
-    Sealed { table: "invite", column: "sealed_link", key: "id::text", place: |_| PLACE.to_owned() };
+    Sealed { table: "invite", column: "sealed_link", key: "id::text", context: |_| SEAL_CONTEXT.to_owned() };
 
 /// Status of the mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,27 +55,27 @@ pub async fn queue(
     link: &str,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let sealed = keys.seal(project, PLACE, link.as_bytes());
+    let sealed = keys.seal(project, SEAL_CONTEXT, link.as_bytes());
     let sql = "UPDATE invite SET mail_status = 'queued', sealed_link = $3, mail_due_at = $4 WHERE project_id = $1 AND id = $2";
     tx.execute(sql, &[&project, &id, &sealed, &now]).await?;
     Ok(())
 }
 
-/// Returns up to `most` invitations whose mail is due, by project, and at most `of_project` of each.
+/// Returns up to `max` invitations whose mail is due, by project, and at most `max_per_project` of each.
 ///
 /// The first due mail of every project precedes the second of any, so that large projects delay no others. Takes no
 /// locks: Citus refuses locks across projects.
 pub async fn due(
     db: &impl GenericClient,
     now: Timestamp,
-    most: i64,
-    of_project: i64,
+    max: i64,
+    max_per_project: i64,
 ) -> Result<BTreeMap<ProjectId, Vec<Uuid>>, StoreError> {
     let sql = "SELECT project_id, id FROM (SELECT project_id, id, mail_due_at, \
                row_number() OVER (PARTITION BY project_id ORDER BY mail_due_at, id) AS place FROM invite WHERE mail_due_at <= $1) AS due \
                WHERE place <= $3 ORDER BY place, mail_due_at LIMIT $2";
     let mut found: BTreeMap<ProjectId, Vec<Uuid>> = BTreeMap::new();
-    for row in db.query(&db.prepare_cached(sql).await?, &[&now, &most, &of_project]).await? {
+    for row in db.query(&db.prepare_cached(sql).await?, &[&now, &max, &max_per_project]).await? {
         found.entry(row.try_get("project_id")?).or_default().push(row.try_get("id")?);
     }
     Ok(found)
@@ -121,7 +121,7 @@ pub async fn claim(
 
 fn from_row(row: &Row, keys: &MasterKeys, (project, id): (ProjectId, Uuid)) -> Result<InviteMail, StoreError> {
     let corrupt = |why: String| StoreError::Corrupt(format!("the link of invite {id}: {why}"));
-    let link = keys.open(project, PLACE, row.try_get("sealed_link")?).map_err(|e| corrupt(e.to_string()))?;
+    let link = keys.open(project, SEAL_CONTEXT, row.try_get("sealed_link")?).map_err(|e| corrupt(e.to_string()))?;
     Ok(InviteMail {
         project,
         id,
@@ -137,14 +137,14 @@ fn from_row(row: &Row, keys: &MasterKeys, (project, id): (ProjectId, Uuid)) -> R
 }
 
 /// Schedules a retry.
-pub async fn again(db: &impl GenericClient, mail: &InviteMail, at: Timestamp) -> Result<(), StoreError> {
+pub async fn schedule_retry(db: &impl GenericClient, mail: &InviteMail, at: Timestamp) -> Result<(), StoreError> {
     let sql = "UPDATE invite SET mail_due_at = $4 WHERE project_id = $1 AND id = $2 AND mail_attempt = $3 AND mail_due_at IS NOT NULL";
     db.execute(sql, &[&mail.project, &mail.id, &mail.attempt, &at]).await?;
     Ok(())
 }
 
 /// Records the final status, and removes the link.
-pub async fn done(db: &impl GenericClient, mail: &InviteMail, status: MailStatus) -> Result<(), StoreError> {
+pub async fn finish(db: &impl GenericClient, mail: &InviteMail, status: MailStatus) -> Result<(), StoreError> {
     let sql = "UPDATE invite SET mail_status = $4, sealed_link = NULL, mail_due_at = NULL \
                WHERE project_id = $1 AND id = $2 AND mail_attempt = $3";
     db.execute(sql, &[&mail.project, &mail.id, &mail.attempt, &status.as_str()]).await?;
@@ -152,7 +152,7 @@ pub async fn done(db: &impl GenericClient, mail: &InviteMail, status: MailStatus
 }
 
 /// Marks due mails as failed whose invitation has ended, and removes their links; returns how many.
-pub async fn forget_ended(db: &impl GenericClient, now: Timestamp) -> Result<u64, StoreError> {
+pub async fn fail_ended(db: &impl GenericClient, now: Timestamp) -> Result<u64, StoreError> {
     let sql = "UPDATE invite SET mail_status = 'failed', sealed_link = NULL, mail_due_at = NULL \
                WHERE mail_due_at <= $1 AND (accepted_at IS NOT NULL OR revoked_at IS NOT NULL OR expires_at <= $1)";
     Ok(db.execute(sql, &[&now]).await?)

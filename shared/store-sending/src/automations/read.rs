@@ -132,9 +132,9 @@ pub async fn by_segments(db: &impl GenericClient, project: ProjectId) -> Result<
 /// `Topic::Automation`'s sequence first, and call [`changed_after`] later.
 pub async fn load_followed(
     db: &impl GenericClient,
-    behind: Option<(ProjectId, Uuid)>,
+    after: Option<(ProjectId, Uuid)>,
 ) -> Result<Vec<FollowedAutomation>, StoreError> {
-    let (project, id) = behind.unwrap_or((ProjectId(Uuid::nil()), Uuid::nil()));
+    let (project, id) = after.unwrap_or((ProjectId(Uuid::nil()), Uuid::nil()));
     let sql = "SELECT project_id, id, version, definition, active AND deleted_at IS NULL AS may_start, \
                CASE WHEN deleted_at IS NULL THEN hears ELSE '{}' END AS hears FROM automation \
                WHERE (project_id, id) > ($1, $2) AND deleted_at IS NULL AND (active OR hears <> '{}') \
@@ -164,7 +164,7 @@ fn followed(row: &Row) -> Result<FollowedAutomation, StoreError> {
             }
         }
     }
-    Ok(FollowedAutomation { project, id, active, hears: row.try_get("hears")? })
+    Ok(FollowedAutomation { project, id, active, listens_for: row.try_get("hears")? })
 }
 
 /// Returns the definition that a run started with.

@@ -66,7 +66,7 @@ pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Automation) 
             &new.created_at,
             &new.updated_at,
             &seq,
-            &may_hear(&new.definition)?,
+            &listened_events(&new.definition)?,
         ],
     )
     .await?;
@@ -106,7 +106,7 @@ pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Automati
             &definition,
             &changed.updated_at,
             &seq,
-            &may_hear(&changed.definition)?,
+            &listened_events(&changed.definition)?,
         ],
     )
     .await?;
@@ -114,9 +114,9 @@ pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Automati
     if by_segment { follow::refresh(tx, project, changed.updated_at).await } else { Ok(()) }
 }
 
-fn may_hear(definition: &Definition) -> Result<Vec<String>, StoreError> {
+fn listened_events(definition: &Definition) -> Result<Vec<String>, StoreError> {
     let program = Program::compile(definition).map_err(StoreError::Corrupt)?;
-    Ok(program.may_hear().into_iter().collect())
+    Ok(program.possible_events().into_iter().collect())
 }
 
 async fn insert_version(tx: &Transaction<'_>, project: ProjectId, of: &Automation) -> Result<(), StoreError> {

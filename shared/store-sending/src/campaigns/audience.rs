@@ -27,7 +27,7 @@ use store_projects::projects;
 /// and must not delay a pause or a cancellation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
-    people: Vec<Uuid>,
+    users: Vec<Uuid>,
     /// The names of their timezones, in lower case, if the campaign is sent in user timezones.
     zones: Vec<Option<String>>,
     /// Users up to this ID have been evaluated; `None` if all have.
@@ -40,25 +40,25 @@ pub struct Slice {
 
 impl Slice {
     pub fn len(&self) -> usize {
-        self.people.len()
+        self.users.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.people.is_empty()
+        self.users.is_empty()
     }
 
     /// Returns whether the slice continues from the campaign's current position: no other transaction has changed the
     /// campaign or queued recipients since.
-    pub fn goes_on_from(&self, campaign: &Campaign, progress: &Progress) -> bool {
-        self.after == (progress.occurrence, progress.taken_to, campaign.updated_at)
+    pub fn continues_from(&self, campaign: &Campaign, progress: &Progress) -> bool {
+        self.after == (progress.occurrence, progress.queued_to, campaign.updated_at)
     }
 }
 
 /// How long finding one slice of a sparse audience may go on, and how long one of its queries should take at most.
-const FINDING: Duration = Duration::from_secs(5);
-const RANGE: Duration = Duration::from_secs(1);
+const MAX_FIND_TIME: Duration = Duration::from_secs(5);
+const MAX_RANGE_TIME: Duration = Duration::from_secs(1);
 
-/// Finds up to `most` further recipients.
+/// Finds up to `max` further recipients.
 ///
 /// Users are evaluated range by range in the order of their IDs: the cost of a slice depends on the users in its ranges
 /// and not on the size of the audience. If few of them are recipients, the ranges grow.
@@ -67,49 +67,49 @@ pub async fn find_slice(
     project: ProjectId,
     campaign: &Campaign,
     progress: &Progress,
-    most: i64,
+    max: i64,
     now: Timestamp,
 ) -> Result<Slice, StoreError> {
     let (rules, segments) = audience(tx, project, campaign).await?;
-    let after = (progress.occurrence, progress.taken_to, campaign.updated_at);
-    let mut slice = Slice { people: Vec::new(), zones: Vec::new(), to: progress.taken_to, found_at: now, after };
-    let (began, mut width) = (Instant::now(), most);
-    evaluate::for_ranges(tx, true).await?;
+    let after = (progress.occurrence, progress.queued_to, campaign.updated_at);
+    let mut slice = Slice { users: Vec::new(), zones: Vec::new(), to: progress.queued_to, found_at: now, after };
+    let (began, mut width) = (Instant::now(), max);
+    evaluate::configure_range_scans(tx, true).await?;
     loop {
-        let asked = Instant::now();
+        let range_began = Instant::now();
         let from = slice.to.unwrap_or_default();
         let end = read::range_end(tx, project, from, width).await?;
         let range = sql::IdRange { after: from, to: end.unwrap_or(Uuid::max()) };
-        let left = most - slice.people.len() as i64;
+        let left = max - slice.users.len() as i64;
         let by_zone = campaign.settings.send_in_user_timezone;
-        let people = sql::people_between(project, &rules, &segments, now, range);
-        let found = find(tx, &people, by_zone, left).await?;
+        let users = sql::users_in_range(project, &rules, &segments, now, range);
+        let found = find(tx, &users, by_zone, left).await?;
         let (count, is_cut) = (found.len() as i64, found.len() as i64 == left);
         for (id, zone) in found {
-            slice.people.push(id);
+            slice.users.push(id);
             slice.zones.push(zone);
         }
-        slice.to = if is_cut { slice.people.last().copied() } else { end };
-        if slice.to.is_none() || slice.people.len() as i64 > most / 2 || began.elapsed() > FINDING {
+        slice.to = if is_cut { slice.users.last().copied() } else { end };
+        if slice.to.is_none() || slice.users.len() as i64 > max / 2 || began.elapsed() > MAX_FIND_TIME {
             break;
         }
-        if count < width / 8 && asked.elapsed() * 4 < RANGE {
+        if count < width / 8 && range_began.elapsed() * 4 < MAX_RANGE_TIME {
             width *= 4;
         }
     }
-    evaluate::for_ranges(tx, false).await?;
+    evaluate::configure_range_scans(tx, false).await?;
     Ok(slice)
 }
 
-/// Returns up to `most` of these users in the order of their IDs, with the names of their timezones.
+/// Returns up to `max` of these users in the order of their IDs, with the names of their timezones.
 async fn find(
     tx: &Transaction<'_>,
-    sql::People { with, from, condition, params }: &sql::People,
+    sql::UserQuery { with, from, condition, params }: &sql::UserQuery,
     by_zone: bool,
-    most: i64,
+    max: i64,
 ) -> Result<Vec<(Uuid, Option<String>)>, StoreError> {
     let mut params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|p| p as &(dyn ToSql + Sync)).collect();
-    params.push(&most);
+    params.push(&max);
     let limit = params.len();
     let zone = if by_zone { "lower(u.properties ->> 'timezone')" } else { "NULL::text" };
     let statement = format!(
@@ -122,7 +122,7 @@ async fn find(
 ///
 /// The caller has locked the campaign's row, and the slice continues from it, so a user is queued once. Their messages
 /// are written when they are sent (`messages::recipients`).
-pub async fn take_slice(
+pub async fn enqueue_slice(
     tx: &Transaction<'_>,
     project: ProjectId,
     campaign: &Campaign,
@@ -134,7 +134,7 @@ pub async fn take_slice(
     let times = send_times(tx, project, campaign, progress, slice).await?;
     let shares = Shares::of(campaign, progress);
     let (mut parts, mut counted): (BTreeMap<(SendAt, Share), Vec<Uuid>>, Counts) = (BTreeMap::new(), Counts::default());
-    for (user, time) in slice.people.iter().zip(times) {
+    for (user, time) in slice.users.iter().zip(times) {
         let (share, is_tested) = shares.of_user(*user);
         let send_at = if is_tested { SendAt::Time(time) } else { SendAt::AfterTest };
         counted.add(of, share.variant.as_deref(), DeliveryState::Queued, 1);
@@ -156,7 +156,7 @@ pub async fn take_slice(
     counts::add(tx, project, &counted).await?;
     let sql = "UPDATE campaign SET taken_to = coalesce($3, taken_to), taken = $4, recipients = recipients + $5 \
                WHERE project_id = $1 AND id = $2";
-    let (is_last, count) = (slice.to.is_none(), slice.people.len() as i64);
+    let (is_last, count) = (slice.to.is_none(), slice.users.len() as i64);
     tx.execute(&tx.prepare_cached(sql).await?, &[&project, &campaign.id, &slice.to, &is_last, &count]).await?;
     Ok(())
 }
@@ -170,14 +170,14 @@ async fn send_times(
     slice: &Slice,
 ) -> Result<Vec<Timestamp>, StoreError> {
     if !campaign.settings.send_in_user_timezone {
-        return Ok(vec![progress.started_at; slice.people.len()]);
+        return Ok(vec![progress.started_at; slice.users.len()]);
     }
-    let home = projects::timezone(tx, project).await?;
-    let local = LocalTimes::from(progress.started_at, progress.meant_for, &home);
+    let project_timezone = projects::timezone(tx, project).await?;
+    let local = LocalTimes::from(progress.started_at, progress.meant_for, &project_timezone);
     let (names, times) = local.columns();
     let by_name: HashMap<&str, Timestamp> = names.into_iter().zip(times).collect();
     let known = slice.zones.iter().map(|zone| zone.as_deref().and_then(|name| by_name.get(name).copied()));
-    Ok(known.map(|time| time.unwrap_or(local.elsewhere)).collect())
+    Ok(known.map(|time| time.unwrap_or(local.default_time)).collect())
 }
 
 /// Returns the rules for users who are in the campaign's segment and in none of the excluded ones, and the segments

@@ -9,14 +9,14 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::occurrence::Rows;
-use super::sending::{self, UnderWay};
+use super::occurrence::OccurrenceRows;
+use super::sending::{self, UnfinishedOccurrences};
 use database::StoreError;
 use kernel::ids::{self, ProjectId};
 
 /// Number of links of a campaign that are counted separately, in the order of their first clicks: a link may be
 /// different for each user. Concurrent recorders that meet new links may exceed it by a few.
-pub const LINKS: i64 = 200;
+pub const MAX_LINKS: i64 = 200;
 /// Maximum number of rows removed by one statement.
 pub const SLICE: i64 = 5_000;
 
@@ -45,7 +45,7 @@ pub(crate) async fn add(tx: &impl GenericClient, project: ProjectId, clicks: &[C
                WHERE NOT EXISTS (SELECT FROM campaign_link l WHERE l.project_id = $1 AND l.campaign_id = v.campaign AND l.link = v.link)) n \
                WHERE nth + (SELECT count(*) FROM campaign_link l WHERE l.project_id = $1 AND l.campaign_id = n.campaign) <= $4 \
                ORDER BY n.campaign, n.link ON CONFLICT DO NOTHING";
-    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &campaigns, &urls, &LINKS]).await?;
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &campaigns, &urls, &MAX_LINKS]).await?;
     let messages: Vec<Uuid> = clicks.iter().map(|click| click.message).collect();
     let users: Vec<Uuid> = clicks.iter().map(|click| click.user).collect();
     let variants: Vec<Option<&str>> = clicks.iter().map(|click| click.variant.as_deref()).collect();
@@ -72,7 +72,7 @@ pub struct LinkCount {
 }
 
 /// Returns the link counts of one occurrence by variant.
-pub async fn by_link(db: &impl GenericClient, of: &Rows) -> Result<Vec<LinkCount>, StoreError> {
+pub async fn by_link(db: &impl GenericClient, of: &OccurrenceRows) -> Result<Vec<LinkCount>, StoreError> {
     let sql = "SELECT l.url, c.variant, c.clicks, c.messages FROM \
                (SELECT link, variant, sum(clicks)::bigint AS clicks, count(*) AS messages FROM campaign_click \
                WHERE project_id = $1 AND campaign_id = $2 AND message_id BETWEEN $3 AND $4 GROUP BY link, variant) c \
@@ -109,7 +109,7 @@ pub async fn remove_slice(tx: &Transaction<'_>, project: ProjectId, before: Time
                (SELECT ctid AS place FROM campaign_click c WHERE c.project_id = $1 AND c.campaign_id = g.id AND c.message_id < $2 \
                AND NOT EXISTS (SELECT FROM unnest($4::uuid[], $5::uuid[]) AS s (campaign, first) WHERE s.campaign = g.id AND s.first <= c.message_id) \
                ORDER BY c.message_id LIMIT $3) old WHERE g.project_id = $1 LIMIT $3)) RETURNING campaign_id";
-    let UnderWay { campaigns, first_ids } = sending::under_way(tx, project).await?;
+    let UnfinishedOccurrences { campaigns, first_ids } = sending::under_way(tx, project).await?;
     let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &bound, &SLICE, &campaigns, &first_ids]).await?;
     let campaigns: BTreeSet<Uuid> = rows.iter().map(|row| row.try_get("campaign_id")).collect::<Result<_, _>>()?;
     let sql = "DELETE FROM campaign_link l WHERE project_id = $1 AND campaign_id = ANY($2) AND NOT EXISTS (SELECT FROM campaign_click c \

@@ -3,7 +3,7 @@
 use deadpool_postgres::GenericClient;
 use jiff::{SignedDuration, Timestamp};
 
-use super::occurrence::Rows;
+use super::occurrence::OccurrenceRows;
 use database::StoreError;
 use domain::campaign::Goal;
 use kernel::ids;
@@ -11,19 +11,19 @@ use rules::time::Span;
 
 /// How much earlier than an occurrence's start the ID of a later event may be: clients generate IDs by their own
 /// clocks.
-const CLIENTS_CLOCK: SignedDuration = SignedDuration::from_hours(24);
+const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_hours(24);
 
 /// Counts, by variant, the messages of an occurrence that were followed by the goal within its time. Events from before
 /// and after a user was merged count for that user. Reads the events of that name since the start, which are usually
 /// fewer than the messages.
 pub async fn conversions(
     db: &impl GenericClient,
-    of: &Rows,
+    of: &OccurrenceRows,
     started_at: Timestamp,
     goal: &Goal,
 ) -> Result<Vec<(Option<String>, i64)>, StoreError> {
     let Some(within) = Span::parse(&goal.within) else { return Ok(Vec::new()) };
-    let since = started_at.checked_sub(CLIENTS_CLOCK).unwrap_or(started_at);
+    let since = started_at.checked_sub(MAX_CLOCK_SKEW).unwrap_or(started_at);
     let since = ids::lower_bound(since.as_millisecond());
     // Not cached: a custom plan prunes partitions from before the occurrence.
     let sql = "WITH did AS MATERIALIZED (SELECT coalesce(u.merged_into, e.user_id) AS person, e.ts FROM events e \

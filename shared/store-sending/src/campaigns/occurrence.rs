@@ -15,9 +15,9 @@ pub struct Progress {
     /// The time for which it was scheduled.
     pub meant_for: Timestamp,
     /// The last user ID up to which the audience is queued.
-    pub taken_to: Option<Uuid>,
+    pub queued_to: Option<Uuid>,
     /// Whether the whole audience is queued.
-    pub taken: bool,
+    pub is_queued: bool,
     /// Up to when the pace's allowance is used.
     pub paced_to: Timestamp,
     /// When the test of its variants was sent.
@@ -28,20 +28,20 @@ pub struct Progress {
 
 /// The messages of one occurrence. Their IDs hold its start time, so all of them are in one partition.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows {
+pub struct OccurrenceRows {
     pub project: ProjectId,
     pub campaign: Uuid,
     pub(super) first: Uuid,
     pub(super) last: Uuid,
 }
 
-impl Rows {
+impl OccurrenceRows {
     pub fn of(project: ProjectId, campaign: Uuid, progress: &Progress) -> Self {
-        Self::begun(project, campaign, progress.started_at)
+        Self::at(project, campaign, progress.started_at)
     }
 
     /// Returns the messages of the occurrence that began at this time.
-    pub fn begun(project: ProjectId, campaign: Uuid, started_at: Timestamp) -> Self {
+    pub fn at(project: ProjectId, campaign: Uuid, started_at: Timestamp) -> Self {
         let ms = started_at.as_millisecond();
         Self { project, campaign, first: ids::timed(ms, [0; 10]), last: ids::timed(ms, [u8::MAX; 10]) }
     }

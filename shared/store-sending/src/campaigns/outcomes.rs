@@ -24,7 +24,7 @@ pub struct Outcomes {
 
 impl Outcomes {
     /// Adds the result of an attempt. Results of a batch count as if all sends came after the failures.
-    pub(crate) fn note(&mut self, status: DeliveryState, counts_as_failure: bool, reason: Option<&str>) {
+    pub(crate) fn record(&mut self, status: DeliveryState, counts_as_failure: bool, reason: Option<&str>) {
         if status == DeliveryState::Failed || counts_as_failure {
             self.failed += 1;
             self.reason = self.reason.take().max(reason.map(|reason| reason_code(reason).to_owned()));
@@ -73,7 +73,7 @@ pub async fn get(tx: &impl GenericClient, project: ProjectId, campaign: Uuid) ->
 }
 
 /// Subtracts results that have been checked, so that they no longer count in the share.
-pub async fn judged(
+pub async fn subtract_checked(
     tx: &impl GenericClient,
     project: ProjectId,
     campaign: Uuid,

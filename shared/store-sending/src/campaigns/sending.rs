@@ -15,7 +15,7 @@ use super::occurrence::Progress;
 use super::{Campaign, counts, outcomes, winner};
 use database::StoreError;
 use database::by_project::{self, ByProject};
-use database::due::{self, Due};
+use database::due::{self, DueColumn};
 use domain::campaign::CampaignStatus;
 use kernel::ids::{self, ProjectId};
 
@@ -31,7 +31,7 @@ pub async fn due(
     max_per_project: i64,
     max: i64,
 ) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
-    let projects = due::projects(db, Due { table: "campaign", at: "look_at" }, now, MAX_PROJECTS).await?;
+    let projects = due::projects(db, DueColumn { table: "campaign", column: "look_at" }, now, MAX_PROJECTS).await?;
     let sql = ByProject::new(
         "SELECT p.id AS project_id, c.id, c.look_at FROM unnest($1::uuid[]) AS p (id) CROSS JOIN LATERAL \
          (SELECT id, look_at FROM campaign WHERE project_id = p.id AND look_at <= $2 ORDER BY look_at LIMIT $3) AS c \
@@ -103,8 +103,8 @@ async fn if_due(
         occurrence: row.try_get("occurrence")?,
         started_at: row.try_get("begun_at")?,
         meant_for: row.try_get("meant_for")?,
-        taken_to: row.try_get("taken_to")?,
-        taken: row.try_get("taken")?,
+        queued_to: row.try_get("taken_to")?,
+        is_queued: row.try_get("taken")?,
         paced_to: row.try_get("paced_to")?,
         test_sent_at: row.try_get("test_sent_at")?,
         verdict: winner::decoded(id, row.try_get("verdict")?)?,
@@ -113,7 +113,7 @@ async fn if_due(
 }
 
 /// Sets a campaign's status and when the scheduler checks it next. `None`: never.
-pub async fn to_state(
+pub async fn set_status(
     tx: &Transaction<'_>,
     project: ProjectId,
     id: Uuid,
@@ -213,17 +213,20 @@ pub async fn schedule_check(
 
 /// Campaigns with an unfinished occurrence, and for each the smallest ID that a row of that occurrence can have.
 #[derive(Default)]
-pub(crate) struct UnderWay {
+pub(crate) struct UnfinishedOccurrences {
     pub campaigns: Vec<Uuid>,
     pub first_ids: Vec<Uuid>,
 }
 
 /// Returns a project's campaigns with an unfinished occurrence. Retention keeps the rows of these occurrences: reports
 /// count them, and the next slice of the audience looks for those of merged users.
-pub(crate) async fn under_way(db: &impl GenericClient, project: ProjectId) -> Result<UnderWay, StoreError> {
+pub(crate) async fn under_way(
+    db: &impl GenericClient,
+    project: ProjectId,
+) -> Result<UnfinishedOccurrences, StoreError> {
     let sql = "SELECT id, started_at FROM campaign WHERE project_id = $1 AND under_way \
                AND status IN ('SENDING', 'PAUSED') AND started_at IS NOT NULL";
-    let mut under_way = UnderWay::default();
+    let mut under_way = UnfinishedOccurrences::default();
     for row in db.query(&db.prepare_cached(sql).await?, &[&project]).await? {
         let started_at: Timestamp = row.try_get("started_at")?;
         under_way.campaigns.push(row.try_get("id")?);

@@ -9,15 +9,15 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::conversions::conversions;
-use super::occurrence::{Progress, Rows};
-use crate::send_chunks::campaign::{self as chunks, Of};
+use super::occurrence::{OccurrenceRows, Progress};
+use crate::send_chunks::campaign::{self as chunks, CampaignRef};
 use database::StoreError;
 use domain::campaign::{Goal, Metric, Score, Verdict};
 use kernel::ids::ProjectId;
 
 /// Returns whether messages of the test are still unsent, other than those that failed temporarily.
-pub async fn is_under_way(tx: &impl GenericClient, of: &Rows) -> Result<bool, StoreError> {
-    let campaign = Of { project: of.project, campaign: of.campaign };
+pub async fn is_under_way(tx: &impl GenericClient, of: &OccurrenceRows) -> Result<bool, StoreError> {
+    let campaign = CampaignRef { project: of.project, campaign: of.campaign };
     if chunks::is_test_open(tx, campaign).await? {
         return Ok(true);
     }
@@ -33,7 +33,7 @@ pub async fn is_under_way(tx: &impl GenericClient, of: &Rows) -> Result<bool, St
 /// Returns the current scores of the variants.
 pub async fn scores(
     tx: &impl GenericClient,
-    of: &Rows,
+    of: &OccurrenceRows,
     progress: &Progress,
     metric: Metric,
     goal: Option<&Goal>,
@@ -73,7 +73,7 @@ pub async fn scores(
 }
 
 /// Records that the test has been sent. From then on the campaign waits for its results.
-pub async fn note_sent(
+pub async fn record_test_sent(
     tx: &impl GenericClient,
     project: ProjectId,
     id: Uuid,
@@ -85,7 +85,7 @@ pub async fn note_sent(
 }
 
 /// Records which variant the rest of the audience gets.
-pub async fn note_verdict(
+pub async fn record_verdict(
     tx: &impl GenericClient,
     project: ProjectId,
     id: Uuid,

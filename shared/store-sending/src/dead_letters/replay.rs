@@ -6,7 +6,7 @@ use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{DeadFilter, Kind};
+use super::{DeadFilter, DeadLetterKind};
 use crate::campaigns::counts::{self, Counts, Occurrence};
 use crate::messages;
 use crate::send_chunks::{self, NewChunk};
@@ -30,7 +30,7 @@ impl Replayed {
     }
 }
 
-/// Replays up to `most` dead letters of each kind, which then are dead letters no longer.
+/// Replays up to `max` dead letters of each kind, which then are dead letters no longer.
 ///
 /// A message is queued under its own ID, due now, and keeps its attempt count. An item is moved to the outbox. Rows
 /// that another transaction is replaying are skipped, so that two calls replay nothing twice.
@@ -38,15 +38,15 @@ pub async fn replay(
     tx: &Transaction<'_>,
     project: ProjectId,
     wanted: &DeadFilter,
-    most: i64,
+    max: i64,
     now: Timestamp,
 ) -> Result<Replayed, StoreError> {
     let mut replayed = Replayed::default();
-    if wanted.takes(Kind::Message) {
-        (replayed.messages, replayed.queues) = replay_messages(tx, project, wanted, most, now).await?;
+    if wanted.includes(DeadLetterKind::Message) {
+        (replayed.messages, replayed.queues) = replay_messages(tx, project, wanted, max, now).await?;
     }
-    if wanted.takes(Kind::Item) {
-        replayed.items = replay_items(tx, project, wanted, most, now).await?;
+    if wanted.includes(DeadLetterKind::Item) {
+        replayed.items = replay_items(tx, project, wanted, max, now).await?;
     }
     Ok(replayed)
 }
@@ -55,7 +55,7 @@ async fn replay_messages(
     tx: &Transaction<'_>,
     project: ProjectId,
     wanted: &DeadFilter,
-    most: i64,
+    max: i64,
     now: Timestamp,
 ) -> Result<(u64, Vec<Queue>), StoreError> {
     let months = match &wanted.ids {
@@ -67,13 +67,13 @@ async fn replay_messages(
     };
     let (mut replayed, mut queued) = (0, Replays::new());
     for month in months {
-        let left = most - i64::try_from(replayed).unwrap_or(most);
+        let left = max - i64::try_from(replayed).unwrap_or(max);
         months::set_savepoint(tx).await?;
         match replay_messages_in(tx, project, month, wanted, left, now, &mut queued).await? {
             0 => months::release_locks(tx).await?,
             some => replayed += some,
         }
-        if replayed >= most.unsigned_abs() {
+        if replayed >= max.unsigned_abs() {
             break;
         }
     }
@@ -95,13 +95,13 @@ async fn replay_messages_in(
     project: ProjectId,
     month: Month,
     wanted: &DeadFilter,
-    most: i64,
+    max: i64,
     now: Timestamp,
     queued: &mut Replays,
 ) -> Result<u64, StoreError> {
     let (channel, within) = (wanted.channel.map(Channel::as_str), month.condition("m.id"));
     // Messages of cancelled or deleted campaigns are not replayed.
-    let sql = if by_project::is_spread() {
+    let sql = if by_project::is_distributed() {
         format!(
             "UPDATE message AS m SET status = 'queued', status_reason = NULL, dead = false, failures = 0, \
              forgiven = m.ambiguous, failed_at = NULL, updated_at = $6, released_at = \
@@ -132,7 +132,7 @@ async fn replay_messages_in(
              RETURNING m.id, m.channel, m.lane, m.campaign_id, m.occurrence, m.variant"
         )
     };
-    let rows = tx.query(&sql, &[&project, &wanted.ids, &channel, &wanted.reason, &most, &now]).await?;
+    let rows = tx.query(&sql, &[&project, &wanted.ids, &channel, &wanted.reason, &max, &now]).await?;
     let mut moved = Counts::default();
     for row in &rows {
         let (channel, lane) = (messages::channel(row.try_get("channel")?)?, messages::lane(row.try_get("lane")?)?);
@@ -151,7 +151,7 @@ async fn replay_items(
     tx: &Transaction<'_>,
     project: ProjectId,
     wanted: &DeadFilter,
-    most: i64,
+    max: i64,
     now: Timestamp,
 ) -> Result<u64, StoreError> {
     let sql = "WITH gone AS (DELETE FROM dead_item WHERE project_id = $1 AND id IN (SELECT id FROM dead_item \
@@ -161,6 +161,6 @@ async fn replay_items(
                (partition, id, subject, payload, created_at) SELECT partition, id, subject, payload, $6 FROM gone \
                ON CONFLICT DO NOTHING) SELECT count(*) AS count FROM gone";
     let channel = wanted.channel.map(Channel::as_str);
-    let row = tx.query_one(sql, &[&project, &wanted.ids, &channel, &wanted.reason, &most, &now]).await?;
+    let row = tx.query_one(sql, &[&project, &wanted.ids, &channel, &wanted.reason, &max, &now]).await?;
     Ok(row.try_get::<_, i64>("count")?.unsigned_abs())
 }

@@ -16,14 +16,14 @@ use kernel::trace_context::TraceContext;
 
 /// A claimed message.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Claimed {
+pub struct ClaimedMessage {
     pub project: ProjectId,
     pub id: Uuid,
     pub user_id: Uuid,
     pub channel: Channel,
     pub lane: Lane,
     /// The occurrence, if it is a campaign's message.
-    pub sending: Option<Sending>,
+    pub sending: Option<CampaignOccurrence>,
     pub template_id: Option<Uuid>,
     /// The message goes only to subscribers of this group.
     pub subscription_group_id: Option<Uuid>,
@@ -47,14 +47,14 @@ pub struct Claimed {
 
 /// One occurrence of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Sending {
+pub struct CampaignOccurrence {
     pub campaign: Uuid,
     pub occurrence: i32,
     /// When it began, in Unix milliseconds: the time in the IDs of its messages.
     pub started_ms: i64,
 }
 
-impl Sending {
+impl CampaignOccurrence {
     /// Returns the input, followed by the user's ID, from which the IDs of its messages are derived.
     pub fn key(&self) -> String {
         format!("{}:{}", self.campaign, self.occurrence)
@@ -67,7 +67,7 @@ pub async fn load(
     db: &impl GenericClient,
     project: ProjectId,
     wanted: &BTreeMap<Uuid, bool>,
-) -> Result<Vec<Claimed>, StoreError> {
+) -> Result<Vec<ClaimedMessage>, StoreError> {
     let ids: Vec<Uuid> = wanted.keys().copied().collect();
     let mut found = Vec::with_capacity(ids.len());
     for (month, ids) in months::split(&ids, |id| *id) {
@@ -100,16 +100,16 @@ async fn load_in(
     Ok(db.query(&statement, &[&project, &ids, &first, &last]).await?)
 }
 
-fn from_row(project: ProjectId, row: &Row, lapsed: bool) -> Result<Claimed, StoreError> {
+fn from_row(project: ProjectId, row: &Row, lapsed: bool) -> Result<ClaimedMessage, StoreError> {
     let id: Uuid = row.try_get("id")?;
     let occurrence = row.try_get::<_, Option<Uuid>>("campaign_id")?.zip(row.try_get::<_, Option<i32>>("occurrence")?);
-    Ok(Claimed {
+    Ok(ClaimedMessage {
         project,
         id,
         user_id: row.try_get("user_id")?,
         channel: super::channel(row.try_get("channel")?)?,
         lane: super::lane(row.try_get("lane")?)?,
-        sending: occurrence.map(|(campaign, occurrence)| Sending {
+        sending: occurrence.map(|(campaign, occurrence)| CampaignOccurrence {
             campaign,
             occurrence,
             started_ms: ids::time_ms(id),

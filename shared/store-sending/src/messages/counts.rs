@@ -15,7 +15,7 @@ const QUARTER_MS: i64 = 15 * 60 * 1_000;
 /// Rows per count, so that concurrent writers rarely wait for each other.
 const LANES: i16 = 16;
 /// The lane of a past quarter: the sum of the others.
-const FOLDED: i16 = -1;
+const FOLDED_LANE: i16 = -1;
 
 /// Returns the start of the quarter that a time lies in.
 pub(super) fn quarter(at: Timestamp) -> Timestamp {
@@ -60,7 +60,7 @@ pub async fn fold(
                SELECT $1, at, channel, status, $4, sum(count)::bigint FROM gone GROUP BY at, channel, status \
                ORDER BY at, channel, status \
                ON CONFLICT (project_id, at, channel, status, lane) DO UPDATE SET count = s.count + excluded.count";
-    Ok(db.execute(&db.prepare_cached(sql).await?, &[&project, &from, &until, &FOLDED]).await?)
+    Ok(db.execute(&db.prepare_cached(sql).await?, &[&project, &from, &until, &FOLDED_LANE]).await?)
 }
 
 /// Removes a project's quarters before a time.
@@ -71,7 +71,7 @@ pub async fn forget(db: &impl GenericClient, project: ProjectId, before: Timesta
 
 /// The number of messages that reached a state within a quarter of an hour.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reached {
+pub struct StatusCount {
     /// The start of the quarter.
     pub at: Timestamp,
     pub channel: Channel,
@@ -80,7 +80,11 @@ pub struct Reached {
 }
 
 /// Returns a project's counts since a time.
-pub async fn since(db: &impl GenericClient, project: ProjectId, from: Timestamp) -> Result<Vec<Reached>, StoreError> {
+pub async fn since(
+    db: &impl GenericClient,
+    project: ProjectId,
+    from: Timestamp,
+) -> Result<Vec<StatusCount>, StoreError> {
     let sql = "SELECT at, channel, status, sum(count)::bigint AS count FROM message_status_count \
                WHERE project_id = $1 AND at >= $2 GROUP BY at, channel, status";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &from]).await?;
@@ -88,7 +92,7 @@ pub async fn since(db: &impl GenericClient, project: ProjectId, from: Timestamp)
         .map(|row| {
             let (channel, status): (&str, &str) = (row.try_get("channel")?, row.try_get("status")?);
             let unknown = || StoreError::Corrupt(format!("a count of {channel:?}, {status:?}"));
-            Ok(Reached {
+            Ok(StatusCount {
                 at: row.try_get("at")?,
                 channel: Channel::parse(channel).ok_or_else(unknown)?,
                 status: DeliveryState::parse(status).ok_or_else(unknown)?,
@@ -103,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quarter_begins_at_its_minute() {
+    fn quarter_begins_at_a_multiple_of_15_minutes() {
         for (at, begins) in [
             ("2026-03-01T10:14:59.999Z", "2026-03-01T10:00:00Z"),
             ("2026-03-01T10:15:00Z", "2026-03-01T10:15:00Z"),

@@ -60,7 +60,11 @@ pub async fn count(db: &impl GenericClient, project: ProjectId, lane: i16, delta
 
 /// Inserts messages as `queued`, counts them, and returns the IDs of new ones: the caller writes these into chunks in
 /// the same transaction. The lane's counter row stays locked until the transaction ends.
-pub async fn rows(tx: &impl GenericClient, lane: i16, messages: &[NewMessage]) -> Result<HashSet<Uuid>, StoreError> {
+pub async fn insert_rows(
+    tx: &impl GenericClient,
+    lane: i16,
+    messages: &[NewMessage],
+) -> Result<HashSet<Uuid>, StoreError> {
     if messages.is_empty() {
         return Ok(HashSet::new());
     }
@@ -103,14 +107,14 @@ pub async fn rows(tx: &impl GenericClient, lane: i16, messages: &[NewMessage]) -
     inserted.iter().map(|row| Ok(row.try_get("id")?)).collect()
 }
 
-/// Inserts messages like [`rows`] and queues the new ones, due at once. Returns the queues with new messages.
-pub async fn queued(
+/// Inserts messages like [`insert_rows`] and queues the new ones, due at once. Returns the queues with new messages.
+pub async fn insert_queued(
     tx: &impl GenericClient,
     lane: i16,
     messages: &[NewMessage],
     now: Timestamp,
 ) -> Result<Vec<Queue>, StoreError> {
-    let new = rows(tx, lane, messages).await?;
+    let new = insert_rows(tx, lane, messages).await?;
     let mut members: BTreeMap<Queue, Vec<Uuid>> = BTreeMap::new();
     for message in messages.iter().filter(|message| new.contains(&message.id)) {
         let queue = members.entry(message.queue()).or_default();

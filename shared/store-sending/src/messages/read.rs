@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use database::StoreError;
-use database::filter::{Filter, MOST_COUNTED, Rows, Start, Total};
+use database::filter::{Filter, MAX_COUNTED, PageQuery, PageStart, Total};
 use database::months::{self, Month};
 use domain::message::{Channel, DeliveryState};
 use kernel::ids::ProjectId;
@@ -160,12 +160,12 @@ impl Wanted<'_> {
         }
     }
 
-    fn is_open(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.user_ids.is_none() && self.channel.is_none() && self.status.is_none()
     }
 }
 
-const ROWS: Rows = Rows {
+const ROWS: PageQuery = PageQuery {
     columns: "id, status, status_reason, user_id, channel, subject, template_id, automation_id, run_id, attempt, \
               ambiguous, provider, provider_message_id, created_at, sent_at, delivered_at, opened_at, clicked_at, \
               failed_at, bounced_at, complained_at, devices, content, segments",
@@ -178,7 +178,7 @@ pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
     filter: &MessageFilter,
-    start: &Start<Uuid>,
+    start: &PageStart<Uuid>,
     limit: i64,
 ) -> Result<Vec<Message>, StoreError> {
     let wanted = filter.wanted();
@@ -188,7 +188,7 @@ pub async fn list(
         let mut filter = Filter::of(&project);
         wanted.apply(&mut filter);
         filter.and(&month.condition("id"), &[]);
-        if let Start::After(id) = start {
+        if let PageStart::After(id) = start {
             if month > Month::of(*id) {
                 continue;
             }
@@ -215,7 +215,7 @@ pub async fn list(
 /// Counts messages; exactly, from the counters, if there is no filter.
 pub async fn total(db: &impl GenericClient, project: ProjectId, filter: &MessageFilter) -> Result<Total, StoreError> {
     let wanted = filter.wanted();
-    if wanted.is_open() {
+    if wanted.is_empty() {
         let sql = "SELECT coalesce(sum(count), 0)::bigint AS total FROM message_count WHERE project_id = $1";
         return Ok(Total::exact(db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?.try_get("total")?));
     }
@@ -224,10 +224,10 @@ pub async fn total(db: &impl GenericClient, project: ProjectId, filter: &Message
         let mut filter = Filter::of(&project);
         wanted.apply(&mut filter);
         filter.and(&month.condition("id"), &[]);
-        count += filter.count(db, "message", MOST_COUNTED + 1 - count).await?;
-        if count > MOST_COUNTED {
+        count += filter.count(db, "message", MAX_COUNTED + 1 - count).await?;
+        if count > MAX_COUNTED {
             break;
         }
     }
-    Ok(Total::counted(count))
+    Ok(Total::from_count(count))
 }

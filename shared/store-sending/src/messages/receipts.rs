@@ -38,7 +38,7 @@ pub struct Applied {
 
 /// The state of a message, and when it reached each state.
 #[derive(Clone, Debug, PartialEq)]
-struct Progress {
+struct MessageProgress {
     channel: Channel,
     status: DeliveryState,
     reason: Option<String>,
@@ -50,7 +50,7 @@ struct Progress {
     complained_at: Option<Timestamp>,
 }
 
-impl Progress {
+impl MessageProgress {
     /// Returns the states that it has reached since `before`.
     fn reached_since(&self, before: &Self) -> impl Iterator<Item = DeliveryState> {
         use DeliveryState::{Bounced, Clicked, Complained, Delivered, Failed, Opened};
@@ -67,7 +67,7 @@ impl Progress {
 
     /// Applies a receipt. The state only moves forward; each state keeps the time that is reported first, even if it is
     /// reported late.
-    fn told(&mut self, receipt: &Receipt) {
+    fn apply(&mut self, receipt: &Receipt) {
         let next = self.status.after(receipt.state);
         let moved = next != self.status;
         if moved {
@@ -111,17 +111,17 @@ pub async fn apply(
         let statement = month.prepare(tx, &sql).await?;
         rows.extend(tx.query(&statement, &[&project, &ids, &first, &last]).await?);
     }
-    let mut messages: BTreeMap<Uuid, (Progress, Progress)> = BTreeMap::new();
+    let mut messages: BTreeMap<Uuid, (MessageProgress, MessageProgress)> = BTreeMap::new();
     let mut clicked: BTreeMap<Uuid, Vec<&str>> = BTreeMap::new();
     for receipt in receipts {
         if let Some(url) = &receipt.url {
             clicked.entry(receipt.message).or_default().push(url);
         }
     }
-    let (mut clicks, mut people, mut of_campaigns) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+    let (mut clicks, mut users, mut occurrences) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     for row in rows {
         let (status, channel): (&str, &str) = (row.try_get("status")?, row.try_get("channel")?);
-        let progress = Progress {
+        let progress = MessageProgress {
             channel: super::channel(channel)?,
             status: super::status(status)?,
             reason: row.try_get("status_reason")?,
@@ -135,11 +135,11 @@ pub async fn apply(
         let id = row.try_get("id")?;
         messages.insert(id, (progress.clone(), progress));
         let user: Uuid = row.try_get("user_id")?;
-        people.insert(id, user);
+        users.insert(id, user);
         if let Some(campaign) = row.try_get("campaign_id")? {
             let variant: Option<String> = row.try_get("variant")?;
             if let Some(occurrence) = row.try_get("occurrence")? {
-                of_campaigns.insert(id, ((campaign, occurrence), variant.clone()));
+                occurrences.insert(id, ((campaign, occurrence), variant.clone()));
             }
             let urls = clicked.remove(&id).unwrap_or_default().into_iter().map(str::to_owned);
             clicks.extend(urls.map(|url| Click { campaign, message: id, user, variant: variant.clone(), url }));
@@ -149,13 +149,13 @@ pub async fn apply(
     let unknown = ids.iter().filter(|id| !messages.contains_key(id)).count();
     for receipt in receipts {
         if let Some((_, progress)) = messages.get_mut(&receipt.message) {
-            progress.told(receipt);
+            progress.apply(receipt);
         }
     }
     messages.retain(|_, (before, after)| before != after);
     let (mut reached, mut counted, mut stepped) = (Vec::new(), BTreeMap::new(), Counts::default());
     for (id, (before, after)) in &messages {
-        if let Some((of, variant)) = of_campaigns.get(id)
+        if let Some((of, variant)) = occurrences.get(id)
             && before.status != after.status
         {
             stepped.step(*of, variant.as_deref(), (before.status, after.status), 1);
@@ -167,9 +167,9 @@ pub async fn apply(
     }
     counts::add(tx, project, &counted, now).await?;
     campaign_counts::add(tx, project, &stepped).await?;
-    let moved: BTreeSet<Uuid> = messages.keys().filter_map(|id| people.get(id)).copied().collect();
+    let moved: BTreeSet<Uuid> = messages.keys().filter_map(|id| users.get(id)).copied().collect();
     dirty::mark_messages(tx, project, &moved.into_iter().collect::<Vec<_>>(), now).await?;
-    let changed: Vec<(Uuid, Progress)> = messages.into_iter().map(|(id, (_, after))| (id, after)).collect();
+    let changed: Vec<(Uuid, MessageProgress)> = messages.into_iter().map(|(id, (_, after))| (id, after)).collect();
     for (month, changed) in months::split(&changed, |row| row.0) {
         write(tx, project, month, &changed, now).await?;
     }
@@ -180,16 +180,16 @@ async fn write(
     tx: &Transaction<'_>,
     project: ProjectId,
     month: Month,
-    changed: &[(Uuid, Progress)],
+    changed: &[(Uuid, MessageProgress)],
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let (Some((first, _)), Some((last, _))) = (changed.first(), changed.last()) else { return Ok(()) };
-    let time = |of: fn(&Progress) -> Option<Timestamp>| changed.iter().map(|(_, p)| of(p)).collect::<Vec<_>>();
+    let time = |of: fn(&MessageProgress) -> Option<Timestamp>| changed.iter().map(|(_, p)| of(p)).collect::<Vec<_>>();
     let ids: Vec<Uuid> = changed.iter().map(|(id, _)| *id).collect();
     let statuses: Vec<&str> = changed.iter().map(|(_, p)| p.status.as_str()).collect();
     let reasons: Vec<Option<&str>> = changed.iter().map(|(_, p)| p.reason.as_deref()).collect();
     let within = month.condition("m.id");
-    let sql = if by_project::is_spread() {
+    let sql = if by_project::is_distributed() {
         format!(
             "UPDATE message AS m SET status = excluded.status, status_reason = excluded.status_reason, \
              delivered_at = excluded.delivered_at, opened_at = excluded.opened_at, clicked_at = excluded.clicked_at, \
@@ -258,8 +258,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_late_gets_its_time_and_moves_nothing_back() {
-        let mut progress = Progress {
+    fn late_receipt_sets_its_time_and_never_moves_the_state_back() {
+        let mut progress = MessageProgress {
             channel: Channel::Push,
             status: DeliveryState::Sent,
             reason: None,
@@ -271,18 +271,18 @@ mod tests {
             complained_at: None,
         };
         let before = progress.clone();
-        progress.told(&receipt(DeliveryState::Opened, 5));
-        progress.told(&receipt(DeliveryState::Delivered, 4));
-        progress.told(&receipt(DeliveryState::Opened, 9));
-        progress.told(&receipt(DeliveryState::Failed, 9));
+        progress.apply(&receipt(DeliveryState::Opened, 5));
+        progress.apply(&receipt(DeliveryState::Delivered, 4));
+        progress.apply(&receipt(DeliveryState::Opened, 9));
+        progress.apply(&receipt(DeliveryState::Failed, 9));
         let second = |at: Option<Timestamp>| at.map(Timestamp::as_second);
         assert_eq!(progress.status, DeliveryState::Opened);
         assert_eq!((second(progress.delivered_at), second(progress.opened_at)), (Some(4), Some(5)));
         assert_eq!(progress.failed_at, None);
         let reached: Vec<_> = progress.reached_since(&before).collect();
         assert_eq!(reached, [DeliveryState::Delivered, DeliveryState::Opened]);
-        let told = Receipt { reason: Some("spam".into()), ..receipt(DeliveryState::Complained, 10) };
-        progress.told(&told);
+        let complaint = Receipt { reason: Some("spam".into()), ..receipt(DeliveryState::Complained, 10) };
+        progress.apply(&complaint);
         assert_eq!((progress.status, progress.reason.as_deref()), (DeliveryState::Complained, Some("spam")));
         assert_eq!(second(progress.complained_at), Some(10));
     }

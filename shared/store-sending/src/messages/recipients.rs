@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::claim::{Claimed, Sending};
+use super::claim::{CampaignOccurrence, ClaimedMessage};
 use super::insert;
 use crate::campaigns::counts::{self, Counts};
 use crate::send_chunks::Share;
@@ -36,8 +36,8 @@ pub enum LockMode {
 
 /// Result of [`insert`].
 #[derive(Debug)]
-pub enum Begun {
-    Messages(Vec<Claimed>),
+pub enum BeginResult {
+    Messages(Vec<ClaimedMessage>),
     /// Some users were merged: the transaction must be rolled back and repeated under [`LockMode::Exclusive`].
     NeedsExclusive,
 }
@@ -61,9 +61,9 @@ pub async fn insert(
     user: impl Fn(Uuid) -> Option<Uuid>,
     mode: LockMode,
     now: Timestamp,
-) -> Result<Begun, StoreError> {
+) -> Result<BeginResult, StoreError> {
     let started_ms = row.started_at.as_millisecond();
-    let sending = Sending { campaign: row.campaign, occurrence: row.occurrence, started_ms };
+    let sending = CampaignOccurrence { campaign: row.campaign, occurrence: row.occurrence, started_ms };
     let of = (row.campaign, row.occurrence);
     let (mut wanted, mut counts): (BTreeMap<Uuid, &Share>, Counts) = (BTreeMap::new(), Counts::default());
     for Recipients { share, users, .. } in recipients {
@@ -79,11 +79,11 @@ pub async fn insert(
     let merged = merged_since(tx, queue.project, &users, row.started_at).await?;
     if !merged.is_empty() {
         if mode == LockMode::Shared {
-            return Ok(Begun::NeedsExclusive);
+            return Ok(BeginResult::NeedsExclusive);
         }
         let others: Vec<(Uuid, Uuid)> =
             merged.iter().flat_map(|(user, ids)| ids.iter().map(|id| (*user, *id))).collect();
-        for user in find_others(tx, queue.project, &sending, &others, &[], Others::Served).await? {
+        for user in find_others(tx, queue.project, &sending, &others, &[], OtherMessages::Served).await? {
             if let Some(share) = wanted.remove(&user) {
                 skip(&mut counts, of, share);
             }
@@ -97,7 +97,7 @@ pub async fn insert(
         }
     }
     counts::add(tx, queue.project, &counts).await?;
-    Ok(Begun::Messages(messages))
+    Ok(BeginResult::Messages(messages))
 }
 
 /// Counts a recipient whose user has another message of the occurrence.
@@ -130,7 +130,7 @@ async fn merged_since(
 pub async fn superseded(
     tx: &Transaction<'_>,
     project: ProjectId,
-    retried: &[(&Claimed, Uuid)],
+    retried: &[(&ClaimedMessage, Uuid)],
     mode: LockMode,
 ) -> Result<Option<HashSet<Uuid>>, StoreError> {
     let Some(sending) = retried.first().and_then(|(message, _)| message.sending) else {
@@ -152,28 +152,28 @@ pub async fn superseded(
         .flat_map(|(user, message)| others(*user).map(|id| (*message, id)))
         .collect();
     let batch: Vec<Uuid> = retried.iter().map(|(message, _)| message.id).collect();
-    superseded.extend(find_others(tx, project, &sending, &pairs, &batch, Others::Sent).await?);
+    superseded.extend(find_others(tx, project, &sending, &pairs, &batch, OtherMessages::Sent).await?);
     Ok(Some(superseded))
 }
 
 /// Chooses one message per user: preferably one that may have been sent before, otherwise the user's own. Returns the
 /// remaining ones as well.
-fn choose(retried: &[(&Claimed, Uuid)]) -> (HashMap<Uuid, Uuid>, HashSet<Uuid>) {
+fn choose(retried: &[(&ClaimedMessage, Uuid)]) -> (HashMap<Uuid, Uuid>, HashSet<Uuid>) {
     let mut ranked: Vec<_> =
         retried.iter().map(|(m, user)| (m.ambiguous == 0, m.user_id != *user, m.id, *user)).collect();
     ranked.sort_unstable();
-    let (mut chosen, mut rest) = (HashMap::new(), HashSet::new());
+    let (mut chosen, mut others_of_user) = (HashMap::new(), HashSet::new());
     for (_, _, message, user) in ranked {
         if *chosen.entry(user).or_insert(message) != message {
-            rest.insert(message);
+            others_of_user.insert(message);
         }
     }
-    (chosen, rest)
+    (chosen, others_of_user)
 }
 
 /// Which messages to merged users [`find_others`] returns.
 #[derive(Clone, Copy)]
-enum Others {
+enum OtherMessages {
     /// Messages that were or may have been sent, and queued ones.
     Served,
     /// Messages that were or may have been sent, and begun ones: a worker is sending them, or its lease has ended. One
@@ -181,22 +181,22 @@ enum Others {
     Sent,
 }
 
-/// Finds an occurrence's messages to the users on the right of each pair, except those in `but`.
+/// Finds an occurrence's messages to the users on the right of each pair, except those in `except`.
 /// Returns the left sides of the pairs that match.
 async fn find_others(
     tx: &Transaction<'_>,
     project: ProjectId,
-    sending: &Sending,
+    sending: &CampaignOccurrence,
     pairs: &[(Uuid, Uuid)],
-    but: &[Uuid],
-    wanted: Others,
+    except: &[Uuid],
+    wanted: OtherMessages,
 ) -> Result<Vec<Uuid>, StoreError> {
     let (left, users): (Vec<Uuid>, Vec<Uuid>) = pairs.iter().copied().unzip();
     let month = Month::at(sending.started_ms);
     let within = month.condition("m.id");
     // The IDs are those of the occurrence: its start time, and the MD5 of its key and the user.
     let sql = match wanted {
-        Others::Served => format!(
+        OtherMessages::Served => format!(
             "SELECT DISTINCT w.of FROM (SELECT v.l AS of, (lpad(to_hex($4::bigint), 12, \
              '0') || '7' || substr(md5($5::text || v.u::text), 1, 3) || '8' || substr(md5($5::text || v.u::text), 4, \
              15))::uuid AS id FROM unnest($2::uuid[], $3::uuid[]) AS v (l, u)) AS w CROSS JOIN LATERAL (SELECT m.id \
@@ -204,7 +204,7 @@ async fn find_others(
              AND ((m.status NOT IN ('queued', 'failed', 'suppressed', 'cancelled') OR m.ambiguous > m.forgiven \
              OR m.sent_at IS NOT NULL) OR m.status = 'queued') OFFSET 0) AS m"
         ),
-        Others::Sent => format!(
+        OtherMessages::Sent => format!(
             "SELECT DISTINCT w.of FROM (SELECT v.l AS of, (lpad(to_hex($4::bigint), 12, \
              '0') || '7' || substr(md5($5::text || v.u::text), 1, 3) || '8' || substr(md5($5::text || v.u::text), 4, \
              15))::uuid AS id FROM unnest($2::uuid[], $3::uuid[]) AS v (l, u)) AS w CROSS JOIN LATERAL (SELECT m.id \
@@ -216,17 +216,17 @@ async fn find_others(
         ),
     };
     let statement = month.prepare(tx, &sql).await?;
-    let rows = tx.query(&statement, &[&project, &left, &users, &sending.started_ms, &sending.key(), &but]).await?;
+    let rows = tx.query(&statement, &[&project, &left, &users, &sending.started_ms, &sending.key(), &except]).await?;
     rows.iter().map(|row| Ok(row.try_get("of")?)).collect()
 }
 
 async fn write(
     tx: &Transaction<'_>,
     queue: Queue,
-    (row, sending): (&SendingRow, &Sending),
+    (row, sending): (&SendingRow, &CampaignOccurrence),
     wanted: &BTreeMap<Uuid, &Share>,
     now: Timestamp,
-) -> Result<Vec<Claimed>, StoreError> {
+) -> Result<Vec<ClaimedMessage>, StoreError> {
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
@@ -273,7 +273,7 @@ async fn write(
     let template_of: HashMap<Uuid, Option<Uuid>> = users.iter().copied().zip(templates.iter().copied()).collect();
     let message = |found: &tokio_postgres::Row| {
         let (id, user_id): (Uuid, Uuid) = (found.try_get("id")?, found.try_get("user_id")?);
-        Ok(Claimed {
+        Ok(ClaimedMessage {
             project: queue.project,
             id,
             user_id,

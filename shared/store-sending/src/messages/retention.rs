@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::insert;
-use crate::campaigns::sending::{self, UnderWay};
+use crate::campaigns::sending::{self, UnfinishedOccurrences};
 use database::StoreError;
 use database::months::Month;
 use database::time_partitions::expired::Expired;
@@ -38,7 +38,7 @@ pub async fn remove_slice(
     before: Timestamp,
 ) -> Result<i64, StoreError> {
     let before = ids::lower_bound(before.as_millisecond());
-    let UnderWay { campaigns, first_ids } = sending::under_way(tx, project).await?;
+    let UnfinishedOccurrences { campaigns, first_ids } = sending::under_way(tx, project).await?;
     let within = month.condition("id");
     let sql = format!(
         "SELECT id FROM message m WHERE project_id = $1 AND id < $2 AND {within} AND status <> 'queued' \
@@ -72,7 +72,11 @@ pub async fn is_over(tx: &Transaction<'_>, partition: &Expired) -> Result<bool, 
 }
 
 /// Subtracts the messages in a detached partition from the counters of these projects.
-pub async fn take_counts(tx: &Transaction<'_>, table: &str, projects: &HashSet<ProjectId>) -> Result<(), StoreError> {
+pub async fn subtract_counts(
+    tx: &Transaction<'_>,
+    table: &str,
+    projects: &HashSet<ProjectId>,
+) -> Result<(), StoreError> {
     tx.batch_execute("SET LOCAL statement_timeout = '10min'").await?;
     let sql = format!("SELECT project_id, count(*) AS count FROM {table} GROUP BY project_id ORDER BY project_id");
     for row in tx.query(&sql, &[]).await? {

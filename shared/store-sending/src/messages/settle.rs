@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::counts;
 use crate::campaigns::counts::{self as campaign_counts, Counts, Occurrence};
 use crate::campaigns::outcomes::{self, Outcomes};
-use crate::webhook_deliveries::tell::{self, MessageNews};
+use crate::webhook_deliveries::enqueue::{self, MessageEvent};
 use database::months::{self, Month};
 use database::{StoreError, by_project};
 use domain::message::{Channel, DeliveryState, is_dead_letter, reason_code};
@@ -20,7 +20,7 @@ use kernel::ids::ProjectId;
 use store_profiles::segments::dirty;
 
 /// Prefix of the reason of a message that is held until its channel's settings are corrected.
-pub const HELD: &str = "channel_misconfigured";
+pub const HELD_REASON: &str = "channel_misconfigured";
 
 /// The end of one attempt: its outcome, or when to retry.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,8 +117,8 @@ pub async fn settle(
     now: Timestamp,
 ) -> Result<Vec<Uuid>, StoreError> {
     let (has_endpoints, written) =
-        tokio::try_join!(tell::has_endpoints(tx, project), write(tx, project, settled, now))?;
-    let (mut queued, mut users, mut news) = (Vec::new(), Vec::new(), Vec::new());
+        tokio::try_join!(enqueue::has_endpoints(tx, project), write(tx, project, settled, now))?;
+    let (mut queued, mut users, mut events) = (Vec::new(), Vec::new(), Vec::new());
     let (mut statuses, mut moved) = (BTreeMap::new(), Counts::default());
     let mut campaigns: BTreeMap<Uuid, Outcomes> = BTreeMap::new();
     for Written { settled, after, was_queued, user_id, channel, campaign, variant } in &written {
@@ -130,14 +130,14 @@ pub async fn settle(
             if *was_queued && *after != DeliveryState::Queued {
                 moved.step(*of, variant.as_deref(), (DeliveryState::Queued, *after), 1);
             }
-            campaigns.entry(of.0).or_default().note(status, settled.failures > 0, settled.reason.as_deref());
+            campaigns.entry(of.0).or_default().record(status, settled.failures > 0, settled.reason.as_deref());
         }
         if status == DeliveryState::Sent || (*was_queued && status != DeliveryState::Queued) {
             *statuses.entry((*channel, status.as_str())).or_default() += 1;
             users.push(*user_id);
-            let kind = tell::kind_of(status).filter(|_| has_endpoints);
+            let kind = enqueue::event_type(status).filter(|_| has_endpoints);
             let reason = settled.reason.clone();
-            news.extend(kind.map(|kind| MessageNews { message: settled.id, kind, at: now, reason, url: None }));
+            events.extend(kind.map(|kind| MessageEvent { message: settled.id, kind, at: now, reason, url: None }));
         }
     }
     users.sort_unstable();
@@ -148,7 +148,7 @@ pub async fn settle(
         campaign_counts::add(tx, project, &moved),
         dirty::mark_messages(tx, project, &users, now),
     )?;
-    tell::of_messages(tx, project, &news, now).await?;
+    enqueue::for_messages(tx, project, &events, now).await?;
     Ok(queued)
 }
 
@@ -204,7 +204,7 @@ async fn write_in(
     let is_dead = |s: &Settled| s.status == DeliveryState::Failed && s.reason.as_deref().is_some_and(is_dead_letter);
     let within = month.condition("m.id");
     // If a receipt came before the outcome, its state stays, and only the rest is written.
-    let sql = if by_project::is_spread() {
+    let sql = if by_project::is_distributed() {
         format!(
             "UPDATE message AS m SET status = CASE WHEN m.status = 'queued' THEN excluded.status ELSE m.status END, \
              status_reason = CASE WHEN m.status = 'queued' THEN excluded.status_reason ELSE m.status_reason END, \
@@ -286,7 +286,7 @@ async fn write_in(
 
 /// Counts the last attempts of these messages as calls with unknown outcome. Ignores messages that are no longer
 /// queued.
-pub async fn in_doubt(
+pub async fn count_ambiguous(
     tx: &impl GenericClient,
     project: ProjectId,
     messages: &[Uuid],
@@ -295,7 +295,7 @@ pub async fn in_doubt(
     for (month, ids) in months::split(messages, |id| *id) {
         let (first, last) = (ids.iter().min(), ids.iter().max());
         let within = month.condition("m.id");
-        let sql = if by_project::is_spread() {
+        let sql = if by_project::is_distributed() {
             format!(
                 "UPDATE message AS m SET ambiguous = m.ambiguous + 1, attempt = m.attempt + 1, updated_at = $5 FROM \
                  (SELECT project_id, id, user_id, channel, lane, status, created_at, updated_at FROM (SELECT m.* FROM \
@@ -336,7 +336,7 @@ pub async fn cancel(
         let (ids, begun): (Vec<Uuid>, Vec<bool>) = rows.into_iter().unzip();
         let (first, last) = (ids.first(), ids.last());
         let within = month.condition("m.id");
-        let sql = if by_project::is_spread() {
+        let sql = if by_project::is_distributed() {
             format!(
                 "UPDATE message AS m SET status = 'cancelled', status_reason = 'campaign_cancelled', \
                  ambiguous = m.ambiguous + excluded.ambiguous, attempt = m.attempt + excluded.ambiguous, \

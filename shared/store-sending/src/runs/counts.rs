@@ -11,7 +11,7 @@ use kernel::ids::ProjectId;
 /// Key of a count: a version of an automation, a step (`''`: the run as a whole), what it did, and the arm (`''`:
 /// none).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Counted {
+pub struct CountKey {
     pub project: ProjectId,
     pub automation: Uuid,
     pub version: i32,
@@ -21,11 +21,11 @@ pub struct Counted {
 }
 
 /// Adds to the counts. `lane` keeps concurrent recorders from updating the same rows.
-pub async fn add(tx: &Transaction<'_>, lane: i16, counts: &BTreeMap<Counted, i64>) -> Result<(), StoreError> {
+pub async fn add(tx: &Transaction<'_>, lane: i16, counts: &BTreeMap<CountKey, i64>) -> Result<(), StoreError> {
     if counts.is_empty() {
         return Ok(());
     }
-    fn column<'a, T>(counts: &'a BTreeMap<Counted, i64>, of: impl Fn(&'a Counted) -> T) -> Vec<T> {
+    fn column<'a, T>(counts: &'a BTreeMap<CountKey, i64>, of: impl Fn(&'a CountKey) -> T) -> Vec<T> {
         counts.keys().map(of).collect()
     }
     let sql = "INSERT INTO automation_count (project_id, automation_id, version, step, did, arm, lane, count) \
@@ -61,7 +61,7 @@ pub struct Count {
 }
 
 /// Returns all counts of an automation.
-pub async fn of(db: &impl GenericClient, project: ProjectId, automation: Uuid) -> Result<Vec<Count>, StoreError> {
+pub async fn all(db: &impl GenericClient, project: ProjectId, automation: Uuid) -> Result<Vec<Count>, StoreError> {
     let sql = "SELECT version, step, did, arm, sum(count)::bigint AS total FROM automation_count \
                WHERE project_id = $1 AND automation_id = $2 GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &automation]).await?;
@@ -79,17 +79,21 @@ pub async fn of(db: &impl GenericClient, project: ProjectId, automation: Uuid) -
 
 /// Runs in progress of an automation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnderWay {
+pub struct ActiveRuns {
     pub runs: i64,
     /// How many of them are frozen because it is inactive.
     pub frozen: i64,
 }
 
-pub async fn under_way(db: &impl GenericClient, project: ProjectId, automation: Uuid) -> Result<UnderWay, StoreError> {
+pub async fn under_way(
+    db: &impl GenericClient,
+    project: ProjectId,
+    automation: Uuid,
+) -> Result<ActiveRuns, StoreError> {
     let sql = "SELECT \
                (SELECT count(*) FROM run WHERE project_id = $1 AND automation_id = $2 AND ended_at IS NULL) \
                AS under_way, \
                (SELECT count(*) FROM run WHERE project_id = $1 AND automation_id = $2 AND status = 'frozen') AS frozen";
     let row = db.query_one(&db.prepare_cached(sql).await?, &[&project, &automation]).await?;
-    Ok(UnderWay { runs: row.try_get("under_way")?, frozen: row.try_get("frozen")? })
+    Ok(ActiveRuns { runs: row.try_get("under_way")?, frozen: row.try_get("frozen")? })
 }

@@ -8,32 +8,35 @@ use uuid::Uuid;
 use database::StoreError;
 use database::by_project::{self, ByProject};
 use kernel::ids::ProjectId;
-use store_profiles::users::record::PersonKey;
+use store_profiles::users::record::ProjectUserId;
 
 /// A run that waits for an event of its user.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Listener {
-    pub person: PersonKey,
-    /// A name, or [`automation::journey::ANYTHING`].
+    pub user: ProjectUserId,
+    /// A name, or [`automation::journey::ANY_CHANGE`].
     pub event: String,
     pub run: Uuid,
     pub until: Option<Timestamp>,
 }
 
 /// Returns the runs that listen for these events of users.
-pub async fn hearing(tx: &Transaction<'_>, heard: &[(PersonKey, &str)]) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
+pub async fn listening(
+    tx: &Transaction<'_>,
+    events_of_users: &[(ProjectUserId, &str)],
+) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
     let sql = ByProject::new(
         "SELECT DISTINCT l.project_id, l.run_id FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS v(p, u, e) \
          JOIN run_listener l ON l.project_id = v.p AND l.user_id = v.u AND l.event = v.e",
         &["v.p"],
     );
-    let read = async |statement: Statement, part: &[(PersonKey, &str)]| {
+    let read = async |statement: Statement, part: &[(ProjectUserId, &str)]| {
         let projects: Vec<ProjectId> = part.iter().map(|h| h.0.0).collect();
         let users: Vec<Uuid> = part.iter().map(|h| h.0.1).collect();
         let events: Vec<&str> = part.iter().map(|h| h.1).collect();
         Ok(tx.query(&statement, &[&projects, &users, &events]).await?)
     };
-    let rows = by_project::each(tx, heard, |h| h.0.0, sql, read).await?;
+    let rows = by_project::each(tx, events_of_users, |h| h.0.0, sql, read).await?;
     rows.iter().flatten().map(|r| Ok((r.try_get("project_id")?, r.try_get("run_id")?))).collect()
 }
 
@@ -42,8 +45,8 @@ pub async fn add(tx: &Transaction<'_>, listeners: &[Listener]) -> Result<(), Sto
     if listeners.is_empty() {
         return Ok(());
     }
-    let projects: Vec<ProjectId> = listeners.iter().map(|l| l.person.0).collect();
-    let users: Vec<Uuid> = listeners.iter().map(|l| l.person.1).collect();
+    let projects: Vec<ProjectId> = listeners.iter().map(|l| l.user.0).collect();
+    let users: Vec<Uuid> = listeners.iter().map(|l| l.user.1).collect();
     let events: Vec<&str> = listeners.iter().map(|l| l.event.as_str()).collect();
     let runs: Vec<Uuid> = listeners.iter().map(|l| l.run).collect();
     let until: Vec<Option<Timestamp>> = listeners.iter().map(|l| l.until).collect();
@@ -62,13 +65,13 @@ pub async fn remove(tx: &Transaction<'_>, listeners: &[Listener]) -> Result<(), 
         &["v.p"],
     );
     let remove = async |statement: Statement, part: &[Listener]| {
-        let projects: Vec<ProjectId> = part.iter().map(|l| l.person.0).collect();
-        let users: Vec<Uuid> = part.iter().map(|l| l.person.1).collect();
+        let projects: Vec<ProjectId> = part.iter().map(|l| l.user.0).collect();
+        let users: Vec<Uuid> = part.iter().map(|l| l.user.1).collect();
         let events: Vec<&str> = part.iter().map(|l| l.event.as_str()).collect();
         let runs: Vec<Uuid> = part.iter().map(|l| l.run).collect();
         Ok(tx.execute(&statement, &[&projects, &users, &events, &runs]).await?)
     };
-    by_project::each(tx, listeners, |listener| listener.person.0, sql, remove).await?;
+    by_project::each(tx, listeners, |listener| listener.user.0, sql, remove).await?;
     Ok(())
 }
 

@@ -6,13 +6,13 @@ use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use automation::journey::{Mark, RunStatus};
+use automation::journey::{LogEntry, RunStatus};
 use database::StoreError;
 use kernel::ids::ProjectId;
 
 /// A run, without its trail.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ShownRun {
+pub struct RunSummary {
     pub id: Uuid,
     pub automation: Uuid,
     pub version: i32,
@@ -38,9 +38,9 @@ pub struct RunFilter<'a> {
     pub user: Option<&'a [Uuid]>,
 }
 
-fn from_row(row: &Row) -> Result<ShownRun, StoreError> {
+fn from_row(row: &Row) -> Result<RunSummary, StoreError> {
     let status: &str = row.try_get("status")?;
-    Ok(ShownRun {
+    Ok(RunSummary {
         id: row.try_get("id")?,
         automation: row.try_get("automation_id")?,
         version: row.try_get("version")?,
@@ -64,7 +64,7 @@ pub async fn list(
     filter: RunFilter<'_>,
     before: Option<Uuid>,
     limit: i64,
-) -> Result<Vec<ShownRun>, StoreError> {
+) -> Result<Vec<RunSummary>, StoreError> {
     let sql = "SELECT id, automation_id, version, user_id, status, position, reason, due_at, converted_at, context, \
                started_at, ended_at FROM run WHERE project_id = $1 AND automation_id = $2 AND ($3::uuid IS NULL \
                OR id < $3) AND ($4::text IS NULL OR status = $4) AND ($5::uuid[] IS NULL OR user_id = ANY($5)) \
@@ -80,7 +80,7 @@ pub async fn get(
     project: ProjectId,
     automation: Uuid,
     id: Uuid,
-) -> Result<Option<(ShownRun, Vec<Mark>)>, StoreError> {
+) -> Result<Option<(RunSummary, Vec<LogEntry>)>, StoreError> {
     let sql = "SELECT id, automation_id, version, user_id, status, position, reason, due_at, converted_at, context, \
                started_at, ended_at, trail FROM run WHERE project_id = $1 AND automation_id = $2 AND id = $3";
     let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &automation, &id]).await?;

@@ -7,12 +7,12 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
-use automation::journey::{Mark, Memory, RunStatus, State};
+use automation::journey::{LogEntry, Memory, RunStatus, State};
 use database::StoreError;
 use database::by_project::{self, ByProject};
 use kernel::ids::ProjectId;
 use kernel::trace_context::TraceContext;
-use store_profiles::users::record::PersonKey;
+use store_profiles::users::record::ProjectUserId;
 
 /// A user's run through one version of an automation.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub struct RunRow {
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
     /// The marks since the row was read; all of them if it is new.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<LogEntry>,
     /// The trace context of its next hop, also after a wait.
     pub trace: Option<TraceContext>,
     /// Whether it has no row yet.
@@ -124,19 +124,19 @@ pub async fn started_by(
 /// Returns how many runs of these users were started by automations since a time. Omits users without any.
 pub async fn caused_since(
     tx: &Transaction<'_>,
-    people: &[PersonKey],
+    users: &[ProjectUserId],
     since: Timestamp,
-) -> Result<Vec<(PersonKey, i64)>, StoreError> {
+) -> Result<Vec<(ProjectUserId, i64)>, StoreError> {
     let sql = ByProject::new(
         "SELECT r.project_id, r.user_id, count(*) AS total FROM unnest($1::uuid[], $2::uuid[]) AS v(p, u) \
          JOIN run r ON r.project_id = v.p AND r.user_id = v.u WHERE r.depth > 0 AND r.started_at >= $3 GROUP BY 1, 2",
         &["v.p"],
     );
-    let read = async |statement: Statement, part: &[PersonKey]| {
+    let read = async |statement: Statement, part: &[ProjectUserId]| {
         let (projects, users): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
         Ok(tx.query(&statement, &[&projects, &users, &since]).await?)
     };
-    let rows = by_project::each(tx, people, |person| person.0, sql, read).await?;
+    let rows = by_project::each(tx, users, |user| user.0, sql, read).await?;
     rows.iter()
         .flatten()
         .map(|r| Ok(((r.try_get("project_id")?, r.try_get("user_id")?), r.try_get("total")?)))
@@ -144,10 +144,10 @@ pub async fn caused_since(
 }
 
 /// A run's key, its automation and version, and its user.
-pub type Whose = ((ProjectId, Uuid), Uuid, i32, PersonKey);
+pub type RunUser = ((ProjectId, Uuid), Uuid, i32, ProjectUserId);
 
 /// Returns the users of those of these runs that are in progress.
-pub async fn people(tx: &Transaction<'_>, keys: &[(ProjectId, Uuid)]) -> Result<Vec<Whose>, StoreError> {
+pub async fn users_of(tx: &Transaction<'_>, keys: &[(ProjectId, Uuid)]) -> Result<Vec<RunUser>, StoreError> {
     // Ended runs are filtered out here, not in SQL: with a condition, the planner might use the index of runs in
     // progress instead of the key, and read all runs of the project for each key.
     let sql = ByProject::new(
@@ -164,12 +164,12 @@ pub async fn people(tx: &Transaction<'_>, keys: &[(ProjectId, Uuid)]) -> Result<
     for row in rows.iter().flatten() {
         let project = row.try_get("project_id")?;
         if row.try_get("under_way")? {
-            let whose = (project, row.try_get("user_id")?);
+            let user = (project, row.try_get("user_id")?);
             under_way.push((
                 (project, row.try_get("id")?),
                 row.try_get("automation_id")?,
                 row.try_get("version")?,
-                whose,
+                user,
             ));
         }
     }
@@ -261,7 +261,7 @@ async fn update(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Resul
 }
 
 /// Assigns the runs of merged users to the users they were merged into.
-pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
+pub async fn reassign(tx: &Transaction<'_>, merges: &[(ProjectUserId, Uuid)]) -> Result<(), StoreError> {
     for sql in [
         ByProject::new(
             "UPDATE run r SET user_id = v.t FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, t) \
@@ -279,8 +279,8 @@ pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Res
             &["v.p"],
         ),
     ] {
-        let write = async |statement: Statement, part: &[(PersonKey, Uuid)]| {
-            let (projects, from, into) = by_project::merged(part);
+        let write = async |statement: Statement, part: &[(ProjectUserId, Uuid)]| {
+            let (projects, from, into) = by_project::merge_columns(part);
             Ok(tx.execute(&statement, &[&projects, &from, &into]).await?)
         };
         by_project::each(tx, merges, |merge| merge.0.0, sql, write).await?;

@@ -19,7 +19,7 @@ const READ_SIZES: [i64; 3] = [2, 16, 110];
 
 /// Parameters of [`take`].
 #[derive(Clone, Copy, Debug)]
-pub struct Want<'a> {
+pub struct TakeRequest<'a> {
     pub queue: Queue,
     /// Maximum members.
     pub max: usize,
@@ -31,7 +31,7 @@ pub struct Want<'a> {
 
 /// Members that were taken, all of one month, and of one campaign's occurrence or of no campaign.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Taken {
+pub struct TakenMembers {
     /// Messages of chunks that were not begun.
     pub messages: Vec<Uuid>,
     /// Messages of begun chunks: their last call was never settled.
@@ -67,7 +67,7 @@ pub struct SendingRow {
     pub subscription_group_id: Option<Uuid>,
 }
 
-impl Taken {
+impl TakenMembers {
     fn count(&self) -> usize {
         self.messages.len() + self.in_doubt.len() + self.audience.iter().map(|part| part.users.len()).sum::<usize>()
     }
@@ -90,10 +90,10 @@ struct Chunk {
 }
 
 /// Campaign and month. All members of a batch have the same.
-type Kind = (Option<(Uuid, i32)>, Option<Month>);
+type BatchKey = (Option<(Uuid, i32)>, Option<Month>);
 
 impl Chunk {
-    fn kind(&self) -> Kind {
+    fn batch_key(&self) -> BatchKey {
         let month = match &self.sending {
             Some(sending) if self.is_audience => Some(Month::at(sending.started_at.as_millisecond())),
             _ => self.members.first().map(|id| Month::of(*id)),
@@ -105,9 +105,13 @@ impl Chunk {
 /// Removes up to `max` members from a queue's due chunks, in the order of their due times. The caller inserts the
 /// members that it sends as a begun chunk in the same transaction. Parks chunks of campaigns that are not being sent.
 /// Skips chunks that another transaction has locked, and chunks of deleted projects.
-pub async fn take(tx: &Transaction<'_>, want: Want<'_>, due: impl Into<DueBy>) -> Result<Taken, StoreError> {
-    let (due, mut taken, mut changes) = (due.into(), Taken::default(), Changes::default());
-    let (mut seen, mut first): (Vec<Uuid>, Option<Kind>) = (want.take_over.unwrap_or_default().to_vec(), None);
+pub async fn take(
+    tx: &Transaction<'_>,
+    want: TakeRequest<'_>,
+    due: impl Into<DueBy>,
+) -> Result<TakenMembers, StoreError> {
+    let (due, mut taken, mut changes) = (due.into(), TakenMembers::default(), Changes::default());
+    let (mut seen, mut first): (Vec<Uuid>, Option<BatchKey>) = (want.take_over.unwrap_or_default().to_vec(), None);
     'read: for size in READ_SIZES {
         let chunks = read(tx, want, &seen, size, due).await?;
         let is_all = (chunks.len() as i64) < size;
@@ -118,7 +122,7 @@ pub async fn take(tx: &Transaction<'_>, want: Want<'_>, due: impl Into<DueBy>) -
                 changes.park(&chunk);
                 continue;
             }
-            if taken.count() >= want.max || *first.get_or_insert(chunk.kind()) != chunk.kind() {
+            if taken.count() >= want.max || *first.get_or_insert(chunk.batch_key()) != chunk.batch_key() {
                 taken.has_more = true;
                 break 'read;
             }
@@ -147,7 +151,7 @@ pub async fn take(tx: &Transaction<'_>, want: Want<'_>, due: impl Into<DueBy>) -
 async fn query(
     db: &impl GenericClient,
     sql: &str,
-    Want { queue, from, take_over, .. }: Want<'_>,
+    TakeRequest { queue, from, take_over, .. }: TakeRequest<'_>,
     seen: &[Uuid],
     limit: i64,
     due: DueBy,
@@ -161,7 +165,7 @@ async fn query(
 }
 
 /// Returns an upper bound, at most `max`, of the members that [`take`] would find.
-pub async fn count(db: &impl GenericClient, want: Want<'_>, due: DueBy) -> Result<usize, StoreError> {
+pub async fn count(db: &impl GenericClient, want: TakeRequest<'_>, due: DueBy) -> Result<usize, StoreError> {
     let sql = "SELECT least(coalesce(sum(size), 0), $9)::bigint AS members FROM (SELECT size FROM send_chunk c \
                WHERE c.project_id = $1 AND c.channel = $2 AND c.lane = $3 AND c.due_at <= $4 \
                AND c.due_at >= coalesce($5::timestamptz, '-infinity') AND CASE WHEN c.is_begun THEN $6 \
@@ -176,7 +180,7 @@ pub async fn count(db: &impl GenericClient, want: Want<'_>, due: DueBy) -> Resul
 
 async fn read(
     tx: &Transaction<'_>,
-    want: Want<'_>,
+    want: TakeRequest<'_>,
     seen: &[Uuid],
     size: i64,
     due: DueBy,
@@ -239,7 +243,7 @@ impl Changes {
     }
 
     /// Takes up to `max` members; returns whether none is left.
-    fn take(&mut self, chunk: &Chunk, max: usize, taken: &mut Taken) -> bool {
+    fn take(&mut self, chunk: &Chunk, max: usize, taken: &mut TakenMembers) -> bool {
         let pending: Vec<usize> = chunk.done.unset().collect();
         let now: Vec<usize> = pending.iter().copied().take(max).collect();
         let members: Vec<Uuid> = now.iter().filter_map(|at| chunk.members.get(*at)).copied().collect();

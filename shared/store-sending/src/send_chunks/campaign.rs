@@ -21,7 +21,7 @@ use kernel::ids::ProjectId;
 
 /// A campaign of a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Of {
+pub struct CampaignRef {
     pub project: ProjectId,
     pub campaign: Uuid,
 }
@@ -40,7 +40,7 @@ struct Parked {
 }
 
 /// Releases up to `max` members of parked chunks that have reached their `send_at`; returns how many.
-pub async fn release(tx: &impl GenericClient, of: Of, max: i64, now: Timestamp) -> Result<i64, StoreError> {
+pub async fn release(tx: &impl GenericClient, of: CampaignRef, max: i64, now: Timestamp) -> Result<i64, StoreError> {
     let mut released = 0;
     while released < max {
         // Most chunks are full, so few are read and locked, however many are parked.
@@ -55,7 +55,7 @@ pub async fn release(tx: &impl GenericClient, of: Of, max: i64, now: Timestamp) 
 }
 
 /// Result of [`release_chunks`].
-struct Found {
+struct ReleaseResult {
     chunks: i64,
     /// Members.
     released: i64,
@@ -64,11 +64,11 @@ struct Found {
 /// Releases up to `max` members of up to `chunks` chunks. Chunks that fit into `max` are released whole.
 async fn release_chunks(
     tx: &impl GenericClient,
-    of: Of,
+    of: CampaignRef,
     chunks: i64,
     max: i64,
     now: Timestamp,
-) -> Result<Found, StoreError> {
+) -> Result<ReleaseResult, StoreError> {
     // Ordered by the index alone: a sort would read all chunks with the same `send_at`.
     let sql = "SELECT id, size, channel, is_audience, is_begun, occurrence, variant, template_id, \
                nullif(send_at, '-infinity') AS not_before, created_at FROM send_chunk \
@@ -90,7 +90,7 @@ async fn release_chunks(
     }
     let sql = "UPDATE send_chunk SET due_at = $3 WHERE project_id = $1 AND id = ANY($2)";
     tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &whole, &now]).await?;
-    Ok(Found { chunks: rows.len() as i64, released })
+    Ok(ReleaseResult { chunks: rows.len() as i64, released })
 }
 
 fn parked(row: &Row) -> Result<Parked, StoreError> {
@@ -112,7 +112,7 @@ fn parked(row: &Row) -> Result<Parked, StoreError> {
 /// itself becomes due: some members of a begun chunk may have been settled before it was parked.
 async fn release_part(
     tx: &impl GenericClient,
-    of: Of,
+    of: CampaignRef,
     parked: &Parked,
     max: i64,
     now: Timestamp,
@@ -136,7 +136,7 @@ async fn release_part(
         is_begun: parked.is_begun,
         ..NewChunk::due(queue, taken.iter().filter_map(|at| members.get(*at)).copied().collect(), now)
     };
-    // Users who were erased since the audience was found get no message (`erasures::hold`), so the part keeps that
+    // Users who were erased since the audience was found get no message (`erasures::block`), so the part keeps that
     // time.
     insert(tx, &[chunk], parked.created_at).await?;
     let left = i32::try_from(pending.len() - taken.len()).unwrap_or(0);
@@ -146,7 +146,12 @@ async fn release_part(
 }
 
 /// Assigns the winning variant to the remaining audience and makes it releasable.
-pub async fn decide(tx: &impl GenericClient, of: Of, variant: &Variant, now: Timestamp) -> Result<(), StoreError> {
+pub async fn assign_winner(
+    tx: &impl GenericClient,
+    of: CampaignRef,
+    variant: &Variant,
+    now: Timestamp,
+) -> Result<(), StoreError> {
     let sql = "WITH decided AS (UPDATE send_chunk SET variant = $3, template_id = $4, send_at = $5 \
                WHERE project_id = $1 AND campaign_id = $2 AND send_at = 'infinity' RETURNING occurrence, size) \
                SELECT occurrence, sum(size)::bigint AS count FROM decided GROUP BY occurrence";
@@ -163,7 +168,7 @@ pub async fn decide(tx: &impl GenericClient, of: Of, variant: &Variant, now: Tim
 }
 
 /// Parks the campaign's released chunks, except those that a worker is sending; returns how many.
-pub async fn park(tx: &impl GenericClient, of: Of, now: Timestamp) -> Result<u64, StoreError> {
+pub async fn park(tx: &impl GenericClient, of: CampaignRef, now: Timestamp) -> Result<u64, StoreError> {
     let sql = "UPDATE send_chunk SET due_at = NULL WHERE project_id = $1 AND id IN (SELECT id FROM send_chunk \
                WHERE project_id = $1 AND campaign_id = $2 AND due_at IS NOT NULL AND (NOT is_begun OR due_at <= $3) FOR UPDATE SKIP LOCKED)";
     Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now]).await?)
@@ -181,7 +186,12 @@ pub struct Cancelled {
 
 /// Cancels the pending members of up to `max` chunks that no worker is sending; messages of one month per call.
 /// Messages of a begun chunk whose lease has ended count as ambiguous.
-pub async fn cancel(tx: &impl GenericClient, of: Of, max: i64, now: Timestamp) -> Result<Cancelled, StoreError> {
+pub async fn cancel(
+    tx: &impl GenericClient,
+    of: CampaignRef,
+    max: i64,
+    now: Timestamp,
+) -> Result<Cancelled, StoreError> {
     // With the limit as a parameter, a generic plan would scan the table.
     let sql = format!(
         "SELECT members, done::text AS done, is_audience, is_begun, occurrence, variant, id FROM send_chunk \
@@ -224,14 +234,14 @@ pub async fn cancel(tx: &impl GenericClient, of: Of, max: i64, now: Timestamp) -
 }
 
 /// Returns whether any of its messages is queued or being sent.
-pub async fn is_open(db: &impl GenericClient, of: Of) -> Result<bool, StoreError> {
+pub async fn is_open(db: &impl GenericClient, of: CampaignRef) -> Result<bool, StoreError> {
     let sql = "SELECT 1 FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 ORDER BY send_at LIMIT 1";
     exists(db, sql, of).await
 }
 
 /// Returns whether any of its messages is due or being sent. Unlike [`is_released`], ignores retries that are due
 /// later.
-pub async fn is_due(db: &impl GenericClient, of: Of, now: Timestamp) -> Result<bool, StoreError> {
+pub async fn is_due(db: &impl GenericClient, of: CampaignRef, now: Timestamp) -> Result<bool, StoreError> {
     let sql = "SELECT 1 FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND (is_begun OR due_at <= $3) AND due_at IS NOT NULL \
                ORDER BY send_at LIMIT 1";
     Ok(db.query_opt(&db.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now]).await?.is_some())
@@ -239,7 +249,7 @@ pub async fn is_due(db: &impl GenericClient, of: Of, now: Timestamp) -> Result<b
 
 /// Returns the members of released chunks that are begun or due within two minutes, including settled ones. Retries
 /// that are due later are not counted.
-pub async fn in_delivery(db: &impl GenericClient, of: Of, now: Timestamp) -> Result<i64, StoreError> {
+pub async fn in_delivery(db: &impl GenericClient, of: CampaignRef, now: Timestamp) -> Result<i64, StoreError> {
     let sql = "SELECT coalesce(sum(size), 0)::bigint AS members FROM send_chunk \
                WHERE project_id = $1 AND campaign_id = $2 AND (due_at <= $3::timestamptz + interval '2 minutes' \
                OR is_begun AND due_at IS NOT NULL)";
@@ -247,14 +257,14 @@ pub async fn in_delivery(db: &impl GenericClient, of: Of, now: Timestamp) -> Res
 }
 
 /// Returns whether any of its chunks is released.
-pub async fn is_released(db: &impl GenericClient, of: Of) -> Result<bool, StoreError> {
+pub async fn is_released(db: &impl GenericClient, of: CampaignRef) -> Result<bool, StoreError> {
     let sql = "SELECT 1 FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND due_at IS NOT NULL \
                ORDER BY send_at LIMIT 1";
     exists(db, sql, of).await
 }
 
 /// Returns whether messages of the test are queued or being sent, except for retries.
-pub async fn is_test_open(db: &impl GenericClient, of: Of) -> Result<bool, StoreError> {
+pub async fn is_test_open(db: &impl GenericClient, of: CampaignRef) -> Result<bool, StoreError> {
     let sql = "SELECT 1 FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND send_at < 'infinity' \
                AND (is_audience OR is_begun) ORDER BY send_at LIMIT 1";
     exists(db, sql, of).await
@@ -262,12 +272,16 @@ pub async fn is_test_open(db: &impl GenericClient, of: Of) -> Result<bool, Store
 
 /// Returns whether there is a row. `ORDER BY` in the statements keeps the planner from scanning the table for the first
 /// one.
-async fn exists(db: &impl GenericClient, sql: &str, of: Of) -> Result<bool, StoreError> {
+async fn exists(db: &impl GenericClient, sql: &str, of: CampaignRef) -> Result<bool, StoreError> {
     Ok(db.query_opt(&db.prepare_cached(sql).await?, &[&of.project, &of.campaign]).await?.is_some())
 }
 
 /// Returns the earliest future release time of a parked chunk.
-pub async fn next_time(db: &impl GenericClient, of: Of, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+pub async fn next_time(
+    db: &impl GenericClient,
+    of: CampaignRef,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, StoreError> {
     let sql = "SELECT send_at FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND send_at > $3 AND send_at < 'infinity' \
                AND due_at IS NULL ORDER BY send_at LIMIT 1";
     let row = db.query_opt(&db.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now]).await?;

@@ -8,11 +8,11 @@ use tokio_postgres::Row;
 
 use crate::messages::{channel, lane};
 use database::StoreError;
-use database::due::{self, Due};
+use database::due::{self, DueColumn};
 use database::jumps::DueBy;
 use domain::message::{Channel, Lane, Queue};
 
-const DUE: Due = Due { table: "send_chunk", at: "due_at" };
+const DUE: DueColumn = DueColumn { table: "send_chunk", column: "due_at" };
 /// The oldest due chunks that one poll reads before it probes each queue.
 const WINDOW: i64 = 5_000;
 

@@ -4,12 +4,12 @@
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
 
-use super::campaign::Of;
+use super::campaign::CampaignRef;
 use database::StoreError;
 
 /// Returns up to `max` campaigns with such chunks; some of them no longer exist. Ignores chunks that a worker is
 /// sending, and deleted projects. Takes no locks.
-pub async fn campaigns(db: &impl GenericClient, max: i64, now: Timestamp) -> Result<Vec<Of>, StoreError> {
+pub async fn campaigns(db: &impl GenericClient, max: i64, now: Timestamp) -> Result<Vec<CampaignRef>, StoreError> {
     // Grouped before the join: a plan from when the tables were small would compare every chunk with every campaign.
     let sql = "SELECT c.project_id, c.campaign_id FROM (SELECT project_id, campaign_id, bool_or(due_at IS NULL) AS has_parked FROM send_chunk \
                WHERE campaign_id IS NOT NULL AND (NOT is_begun OR coalesce(due_at <= $1, true)) GROUP BY project_id, campaign_id) AS c \
@@ -20,6 +20,6 @@ pub async fn campaigns(db: &impl GenericClient, max: i64, now: Timestamp) -> Res
                ORDER BY c.project_id, c.campaign_id LIMIT $2";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&now, &max]).await?;
     rows.iter()
-        .map(|row| Ok(Of { project: row.try_get("project_id")?, campaign: row.try_get("campaign_id")? }))
+        .map(|row| Ok(CampaignRef { project: row.try_get("project_id")?, campaign: row.try_get("campaign_id")? }))
         .collect()
 }

@@ -14,7 +14,7 @@ use kernel::ids::ProjectId;
 
 /// A delivery that this process sends before its lease ends.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Claimed {
+pub struct ClaimedDelivery {
     pub project: ProjectId,
     pub endpoint: Uuid,
     pub id: Uuid,
@@ -27,7 +27,7 @@ pub struct Claimed {
     pub tries: i32,
 }
 
-impl Claimed {
+impl ClaimedDelivery {
     /// Returns the request body: the same at every attempt.
     pub fn body(&self) -> String {
         body(&self.kind, self.happened_at, &self.data)
@@ -39,14 +39,14 @@ pub fn body(kind: &str, happened_at: Timestamp, data: &Value) -> String {
     json!({ "type": kind, "timestamp": rfc3339(happened_at), "data": data }).to_string()
 }
 
-/// Claims up to `most` of an endpoint's due deliveries, earliest first, until `lease`.
+/// Claims up to `max` of an endpoint's due deliveries, earliest first, until `lease`.
 pub async fn claim(
     db: &impl GenericClient,
     (project, endpoint): (ProjectId, Uuid),
     now: Timestamp,
     lease: Timestamp,
-    most: i64,
-) -> Result<Vec<Claimed>, StoreError> {
+    max: i64,
+) -> Result<Vec<ClaimedDelivery>, StoreError> {
     // Through an array, so that only the locked rows are read again.
     let sql = "WITH due AS (SELECT id FROM webhook_delivery WHERE project_id = $1 AND endpoint_id = $2 AND due_at <= $3 \
                ORDER BY due_at LIMIT $5 FOR UPDATE SKIP LOCKED) \
@@ -54,9 +54,9 @@ pub async fn claim(
                WHERE project_id = $1 AND endpoint_id = $2 AND id = ANY(ARRAY(SELECT id FROM due)) \
                RETURNING id, type, data, happened_at, attempt, tries";
     let statement = db.prepare_cached(sql).await?;
-    let rows = db.query(&statement, &[&project, &endpoint, &now, &lease, &most]).await?;
+    let rows = db.query(&statement, &[&project, &endpoint, &now, &lease, &max]).await?;
     let claimed = |row: &Row| {
-        Ok(Claimed {
+        Ok(ClaimedDelivery {
             project,
             endpoint,
             id: row.try_get("id")?,
@@ -73,7 +73,7 @@ pub async fn claim(
 /// The result of a call, as the log shows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Try {
+pub struct CallAttempt {
     /// Start of the call: RFC 3339.
     pub at: String,
     pub duration_ms: i64,
@@ -87,23 +87,28 @@ pub struct Try {
 
 /// The consequence of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum CallOutcome {
     Delivered,
-    Again(Timestamp),
+    Retry(Timestamp),
     Failed,
 }
 
 /// Maximum number of calls in the log of one delivery.
-const KEPT: i32 = 50;
+const MAX_LOGGED_CALLS: i32 = 50;
 
 /// Writes the result of a call. Returns whether the delivery was still under its claim.
-pub async fn settle(db: &impl GenericClient, of: &Claimed, came: &Try, end: End) -> Result<bool, StoreError> {
-    let (status, due_at) = match end {
-        End::Delivered => (DeliveryStatus::Delivered, None),
-        End::Again(at) => (DeliveryStatus::Pending, Some(at)),
-        End::Failed => (DeliveryStatus::Failed, None),
+pub async fn settle(
+    db: &impl GenericClient,
+    of: &ClaimedDelivery,
+    attempt: &CallAttempt,
+    outcome: CallOutcome,
+) -> Result<bool, StoreError> {
+    let (status, due_at) = match outcome {
+        CallOutcome::Delivered => (DeliveryStatus::Delivered, None),
+        CallOutcome::Retry(at) => (DeliveryStatus::Pending, Some(at)),
+        CallOutcome::Failed => (DeliveryStatus::Failed, None),
     };
-    let failed = i32::from(end != End::Delivered);
+    let failed = i32::from(outcome != CallOutcome::Delivered);
     let sql = "UPDATE webhook_delivery SET status = $5, due_at = $6, tries = tries + $7, \
                attempts = CASE WHEN jsonb_array_length(attempts) >= $8 THEN attempts - 0 ELSE attempts END || $9::jsonb \
                WHERE project_id = $1 AND endpoint_id = $2 AND id = $3 AND attempt = $4";
@@ -119,8 +124,8 @@ pub async fn settle(db: &impl GenericClient, of: &Claimed, came: &Try, end: End)
                 &status.as_str(),
                 &due_at,
                 &failed,
-                &KEPT,
-                &json!([came]),
+                &MAX_LOGGED_CALLS,
+                &json!([attempt]),
             ],
         )
         .await?;
@@ -132,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_the_same_at_every_attempt() {
+    fn body_is_the_same_at_every_attempt() {
         let at = Timestamp::from_second(1_700_000_000).unwrap();
         let data = json!({"userId": "u", "channel": "EMAIL"});
         assert_eq!(

@@ -25,7 +25,7 @@ fn calculate<'a>(
     value: &Value<'a>,
     args: &Args<'a, '_>,
     whole: fn(i64, i64) -> Option<i64>,
-    broken: fn(f64, f64) -> f64,
+    fractional: fn(f64, f64) -> f64,
 ) -> Out<'a> {
     let (left, right) = (number(value), number(args.get(0)));
     if let (Value::Int(a), Value::Int(b)) = (&left, &right)
@@ -33,7 +33,7 @@ fn calculate<'a>(
     {
         return Ok(Value::Int(result));
     }
-    Ok(tidy(broken(float(&left), float(&right))))
+    Ok(tidy(fractional(float(&left), float(&right))))
 }
 
 pub(super) fn plus<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {

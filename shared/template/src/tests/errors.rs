@@ -8,7 +8,7 @@ fn error(source: &str) -> (u32, u32, String) {
 }
 
 #[test]
-fn places_and_messages() {
+fn errors_have_position_and_message() {
     let rows = [
         ("Hi {{ name", 1, 4, "`{{` is never closed with `}}`"),
         ("Hi\n  {{ name </p>\n{{ x }}", 2, 3, "`{{` is never closed"),
@@ -71,7 +71,7 @@ fn places_and_messages() {
 }
 
 #[test]
-fn display_names_line_and_column() {
+fn display_contains_line_and_column() {
     let error = Template::parse("a\n{{ x | foo }}").unwrap_err().to_string();
     assert!(error.starts_with("line 2, column 8: unknown filter \"foo\"; the filters are abs, "), "{error}");
 }

@@ -155,7 +155,7 @@ fn dates() {
 }
 
 #[test]
-fn any_input_with_any_arguments_is_no_panic_and_every_name_is_unique() {
+fn filters_never_panic_and_have_unique_names() {
     let inputs = [
         "missing",
         "n",

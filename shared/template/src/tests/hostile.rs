@@ -100,7 +100,7 @@ fn bombs_are_refused() {
 }
 
 #[test]
-fn a_limit_names_its_place() {
+fn limit_error_has_position() {
     let error = refusal("a\n  {% for a in (1..1000000) %}\n{% endfor %}");
     assert_eq!(error.to_string(), "line 2, column 3: the loops run more than 100000 times in total");
 }
@@ -119,7 +119,7 @@ fn limits_are_exact() {
 }
 
 #[test]
-fn deep_nesting_is_refused_without_using_up_the_stack() {
+fn deep_nesting_is_refused_without_stack_overflow() {
     for open in [
         "{% if x %}",
         "{% for x in y %}",
@@ -164,7 +164,7 @@ fn long_sources_are_refused_or_parsed_in_linear_time() {
 }
 
 #[test]
-fn every_script_survives() {
+fn every_script_is_rendered_unchanged() {
     let name = "مرحبا שלום 日本語 👩‍👩‍👧 e\u{301} \u{202e}x";
     let data = json!({ "имя": name, "user": { "ключ с": 1 } });
     let source = "Ünï {{ имя }} — {{ имя | append: '…' }} {{ user['ключ с'] }}\r\n👋";

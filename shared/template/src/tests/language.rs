@@ -32,7 +32,7 @@ fn outputs() {
 }
 
 #[test]
-fn what_is_missing_is_empty_at_every_depth() {
+fn missing_values_render_empty_at_every_depth() {
     table(&[
         ("[{{ x }}{{ x.y.z }}{{ x[0].y }}{{ x['a']['b'] }}{{ user.a.b.c }}{{ n.a }}{{ user.name.first.b }}]", "[]"),
         ("[{{ x | upcase }}{{ x | date: '%Y' }}{{ x | join: ',' }}{{ x | first }}{{ x | split: ',' | last }}]", "[]"),
@@ -44,7 +44,7 @@ fn what_is_missing_is_empty_at_every_depth() {
 }
 
 #[test]
-fn truthiness_is_liquids() {
+fn truthiness_matches_liquid() {
     let rows = [
         ("yes", true),
         ("no", false),
@@ -220,7 +220,7 @@ fn html_is_escaped_once() {
 }
 
 #[test]
-fn captures_with_markup_are_html_and_others_are_text() {
+fn only_captures_with_markup_are_html() {
     html_table(&[
         (
             "{% capture x %}<b>{{ html }}</b>{% endcapture %}{{ x }}",

@@ -188,7 +188,7 @@ proptest! {
 
     /// No data can add markup to the output or end an attribute.
     #[test]
-    fn data_brings_no_markup(x in data(), call in prop::sample::select(vec![
+    fn data_cannot_add_markup(x in data(), call in prop::sample::select(vec![
         "strip", "upcase", "downcase", "capitalize", "escape", "escape_once", "json", "join: ','", "truncate: 5", "truncatewords: 1",
         "split: 'a' | last", "append: x", "prepend: x", "replace: 'a', x", "slice: 0, 4", "strip_html", "url_decode", "default: x",
         "reverse | join", "uniq | sort | first", "strip_newlines",

@@ -32,7 +32,7 @@ fn variables_are_the_paths_into_the_data() {
 }
 
 #[test]
-fn warnings_name_what_was_printed_but_missing() {
+fn warnings_list_missing_variables() {
     let data = json!({ "user": { "name": "Ana" }, "items": [{ "t": 1 }, {}] });
     let source = "{{ user.name }}{{ user.nick }}{{ user.nick }}{{ a | default: 'x' }}{{ b | upcase }}{% if c %}{{ d }}{% endif %}\
                   {% for i in items %}{{ i.t }}{% endfor %}{% for i in none %}{% endfor %}{% assign z = e %}";
@@ -45,7 +45,7 @@ fn warnings_name_what_was_printed_but_missing() {
 }
 
 #[test]
-fn a_line_cannot_be_broken() {
+fn rendered_line_has_no_line_breaks() {
     let rows = [
         ("Hi\r\nBcc: all@example.org", "Hi Bcc: all@example.org"),
         ("  a \t\n b\u{0}c\u{85}d\u{2028}e\u{7f}  ", "a b c d e"),
@@ -61,7 +61,7 @@ fn a_line_cannot_be_broken() {
 }
 
 #[test]
-fn a_template_is_shared_between_threads() {
+fn template_is_send_and_sync() {
     fn shared<T: Send + Sync>(_: &T) {}
     shared(&Template::parse("{{ x | upcase }}").unwrap());
 }

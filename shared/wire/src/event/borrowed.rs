@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_bytes_are_those_of_the_owned_item(
+        fn borrowed_item_encodes_like_owned_item(
             (project, id, dedupe) in (any::<u128>(), any::<u128>(), any::<Option<u128>>()),
             (received_ms, timestamp_ms) in (any::<i64>(), prop_oneof![Just(0), any::<i64>()]),
             (user, anonymous) in (proptest::option::of(".{0,200}"), proptest::option::of("[a-z]{0,9}")),

@@ -9,17 +9,17 @@ use jiff::SignedDuration;
 use kernel::ids;
 use rules::{Rule, eval};
 use serde_json::{Map, Value};
-use store_profiles::users::record::PersonKey;
+use store_profiles::users::record::ProjectUserId;
 use store_sending::runs::record::RunRow;
 
-use super::{Held, Runs, person};
+use super::{LoadedRun, Runs, user};
 use crate::automations::matching::Startable;
 use crate::ingest::item::{Action, Item};
 use crate::record::new_event::NewEvent;
 
-/// Maximum number of runs that automations may start for one user within [`SHORT`].
-pub(super) const MOST_CAUSED: i64 = 100;
-pub(super) const SHORT: SignedDuration = SignedDuration::from_hours(1);
+/// Maximum number of runs that automations may start for one user within [`CHAIN_WINDOW`].
+pub(super) const MAX_CHAINED_RUNS: i64 = 100;
+pub(super) const CHAIN_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
 fn may_enter(reentry: Reentry, under_way: Option<i64>) -> bool {
     match reentry {
@@ -40,19 +40,19 @@ impl Runs<'_> {
         if !eval::holds_for_event(filter, occurrence.properties, event.item.received) {
             return Ok(());
         }
-        self.start(event.item, event.person, automation, occurrence.shown()).await
+        self.start(event.item, event.user, automation, occurrence.shown()).await
     }
 
     /// Starts a run for another automation or a date. Does nothing if the automation is no longer active.
-    pub(super) async fn start_by_item(&mut self, item: &Item, person: PersonKey) -> Result<(), StoreError> {
+    pub(super) async fn start_by_item(&mut self, item: &Item, user: ProjectUserId) -> Result<(), StoreError> {
         let Action::Start { automation, trigger, date } = &item.action else { return Ok(()) };
-        let Some(automation) = self.stage.index.get(person.0, *automation) else { return Ok(()) };
+        let Some(automation) = self.ctx.index.get(user.0, *automation) else { return Ok(()) };
         let trigger = match date {
             None => Some(Value::Object(trigger.clone())),
-            Some(date) => self.come(item, person, automation, *date).await?,
+            Some(date) => self.date_trigger(item, user, automation, *date).await?,
         };
         match trigger {
-            Some(trigger) => self.start(item, person, automation, trigger).await,
+            Some(trigger) => self.start(item, user, automation, trigger).await,
             None => Ok(()),
         }
     }
@@ -60,22 +60,22 @@ impl Runs<'_> {
     async fn start(
         &mut self,
         item: &Item,
-        person: PersonKey,
+        user: ProjectUserId,
         automation: &Startable,
         trigger: Value,
     ) -> Result<(), StoreError> {
-        let enrolment = (person.0, automation.id, person.1);
+        let enrolment = (user.0, automation.id, user.1);
         if !may_enter(automation.program.reentry, self.enrolled.get(&enrolment).copied())
-            || !self.admits(person, automation, &trigger, item).await?
+            || !self.admits(user, automation, &trigger, item).await?
         {
             return Ok(());
         }
         let row = RunRow {
-            project: person.0,
+            project: user.0,
             id: ids::timed_for(item.received.as_millisecond(), &[automation.id.as_bytes(), item.id.as_bytes()]),
             automation: automation.id,
             version: automation.version,
-            user_id: person.1,
+            user_id: user.1,
             partition: item.partition,
             depth: item.depth,
             context: trigger,
@@ -86,25 +86,25 @@ impl Runs<'_> {
             trace: item.trace,
             is_new: true,
         };
-        self.outcome.entered(&row);
+        self.effects.entered(&row);
         let (key, program) = ((row.project, row.id), automation.program.clone());
-        let mut held = Held { row, program, before: BTreeMap::new(), had_timer: false, is_changed: true };
+        let mut loaded = LoadedRun { row, program, before: BTreeMap::new(), had_timer: false, is_changed: true };
         *self.enrolled.entry(enrolment).or_default() += 1;
-        match self.may_cause(person, item.depth) {
-            Ok(()) => self.advance(&mut held, Input::Start, item).await?,
+        match self.permit_chained_run(user, item.depth) {
+            Ok(()) => self.advance(&mut loaded, Input::Start, item).await?,
             Err(reason) => {
-                let moved = super::ended(&held.row.state, RunStatus::Exited, reason);
-                self.took(&mut held, moved, item);
+                let moved = super::ended(&loaded.row.state, RunStatus::Exited, reason);
+                self.apply_step(&mut loaded, moved, item);
             }
         }
-        self.hold(key, held);
+        self.insert(key, loaded);
         Ok(())
     }
 
     /// Returns whether the entry rules hold.
     async fn admits(
         &self,
-        key: PersonKey,
+        key: ProjectUserId,
         automation: &Startable,
         trigger: &Value,
         item: &Item,
@@ -113,9 +113,9 @@ impl Runs<'_> {
         if rules.is_empty() {
             return Ok(true);
         }
-        let person = person::load(&self.stage, key, &automation.program, item.received).await?;
+        let person = user::load(&self.ctx, key, &automation.program, item.received).await?;
         let none = Map::new();
-        let holds = |person| eval::holds(rules, &RunFacts { person, trigger, steps: &none }, item.received);
+        let holds = |person| eval::holds(rules, &RunFacts { user: person, trigger, steps: &none }, item.received);
         Ok(person.as_ref().is_some_and(holds))
     }
 }

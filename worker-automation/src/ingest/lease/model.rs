@@ -6,30 +6,30 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::RngSeed;
 
-use super::{fair_share, room, surplus};
+use super::{fair_share, spare_capacity, surplus};
 
 #[derive(Clone, Debug)]
-enum Act {
-    Come,
+enum Action {
+    Start,
     /// A worker releases its partitions and stops, or crashes.
-    Go {
+    Stop {
         which: Index,
-        dies: bool,
+        crashes: bool,
     },
     Round(Index),
     /// The partitions that it is releasing are settled.
     Settle(Index),
     /// The leases of crashed workers expire.
-    RunOut,
+    ExpireLeases,
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
-        2 => Just(Act::Come),
-        2 => (any::<Index>(), any::<bool>()).prop_map(|(which, dies)| Act::Go { which, dies }),
-        8 => any::<Index>().prop_map(Act::Round),
-        4 => any::<Index>().prop_map(Act::Settle),
-        1 => Just(Act::RunOut),
+        2 => Just(Action::Start),
+        2 => (any::<Index>(), any::<bool>()).prop_map(|(which, crashes)| Action::Stop { which, crashes }),
+        8 => any::<Index>().prop_map(Action::Round),
+        4 => any::<Index>().prop_map(Action::Settle),
+        1 => Just(Action::ExpireLeases),
     ]
 }
 
@@ -44,31 +44,31 @@ struct World {
     free: BTreeSet<i16>,
     partitions: u16,
     /// Crashed workers: each counts until its leases expire.
-    orphaned: Vec<Worker>,
+    crashed: Vec<Worker>,
     workers: BTreeMap<u32, Worker>,
-    came: u32,
+    started: u32,
 }
 
 impl World {
     fn new(partitions: u16) -> Self {
         let free = (0..partitions.cast_signed()).collect();
-        Self { free, partitions, orphaned: Vec::new(), workers: BTreeMap::new(), came: 0 }
+        Self { free, partitions, crashed: Vec::new(), workers: BTreeMap::new(), started: 0 }
     }
 
-    fn come(&mut self) {
-        self.came += 1;
-        self.workers.insert(self.came, Worker::default());
+    fn start(&mut self) {
+        self.started += 1;
+        self.workers.insert(self.started, Worker::default());
     }
 
     /// Like `Leases::round`. Returns how many partitions it gave up and acquired.
     fn round(&mut self, which: u32) -> usize {
-        let share = fair_share(self.partitions, (self.workers.len() + self.orphaned.len()) as i64);
+        let share = fair_share(self.partitions, (self.workers.len() + self.crashed.len()) as i64);
         let worker = self.workers.get_mut(&which).unwrap();
         let given_up = surplus(worker.held.iter().copied(), share);
         worker.held.retain(|partition| !given_up.contains(partition));
         worker.releasing.extend(&given_up);
         let taken: Vec<i16> =
-            self.free.iter().copied().take(room(share, worker.held.len(), worker.releasing.len())).collect();
+            self.free.iter().copied().take(spare_capacity(share, worker.held.len(), worker.releasing.len())).collect();
         self.free.retain(|partition| !taken.contains(partition));
         worker.held.extend(&taken);
         assert!(taken.is_empty() || worker.held.len() + worker.releasing.len() <= share, "more than its share");
@@ -79,8 +79,8 @@ impl World {
         self.free.append(&mut self.workers.get_mut(&which).unwrap().releasing);
     }
 
-    fn run_out(&mut self) {
-        for worker in self.orphaned.drain(..) {
+    fn expire_leases(&mut self) {
+        for worker in self.crashed.drain(..) {
             self.free.extend(worker.held.into_iter().chain(worker.releasing));
         }
     }
@@ -94,38 +94,38 @@ proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_came_before_two_rounds_of_all_bring_every_partition_to_a_worker_with_room(
+    fn two_rounds_assign_every_partition_after_any_history(
         partitions in prop_oneof![4 => 1..20_u16, 1 => 20..257_u16],
-        acts in prop::collection::vec(act(), 0..120),
+        actions in prop::collection::vec(action(), 0..120),
         order in any::<Index>(),
     ) {
         let mut world = World::new(partitions);
-        for act in acts {
+        for action in actions {
             let all = world.all();
             let one = |which: Index| all[which.index(all.len())];
-            match act {
-                Act::Come => world.come(),
-                Act::RunOut => world.run_out(),
+            match action {
+                Action::Start => world.start(),
+                Action::ExpireLeases => world.expire_leases(),
                 _ if all.is_empty() => {}
-                Act::Go { which, dies } => {
+                Action::Stop { which, crashes } => {
                     let worker = world.workers.remove(&one(which)).unwrap();
-                    if dies {
-                        world.orphaned.push(worker);
+                    if crashes {
+                        world.crashed.push(worker);
                     } else {
                         world.free.extend(worker.held.into_iter().chain(worker.releasing));
                     }
                 }
-                Act::Round(which) => {
+                Action::Round(which) => {
                     world.round(one(which));
                 }
-                Act::Settle(which) => world.settle(one(which)),
+                Action::Settle(which) => world.settle(one(which)),
             }
-            let leased = world.workers.values().chain(&world.orphaned).map(|w| w.held.len() + w.releasing.len());
+            let leased = world.workers.values().chain(&world.crashed).map(|w| w.held.len() + w.releasing.len());
             prop_assert_eq!(world.free.len() + leased.sum::<usize>(), usize::from(partitions), "each partition has one owner");
         }
-        world.run_out();
+        world.expire_leases();
         if world.workers.is_empty() {
-            world.come();
+            world.start();
         }
         let mut all = world.all();
         all.rotate_left(order.index(world.workers.len()));

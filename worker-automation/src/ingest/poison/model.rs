@@ -14,7 +14,7 @@ proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
-    fn all_that_fails_by_itself_is_found_once_and_nothing_else(
+    fn bisection_finds_exactly_the_items_that_fail_alone(
         items in 0..200_usize,
         bad in prop::collection::btree_set(0..200_usize, 0..6),
         // Fail if both are tried.
@@ -30,7 +30,7 @@ proptest! {
             let part: Vec<usize> = (0..items).filter(|item| !others.contains(item)).collect();
             let has = |item: &usize| part.contains(item);
             let outcome = if part.iter().any(|item| skip.contains(item)) {
-                Err(Failure::Passing("a skipped item was tried".to_owned()))
+                Err(Failure::Transient("a skipped item was tried".to_owned()))
             } else if part.len() > most || part.iter().any(|item| slow.contains(item)) {
                 Err(Failure::TooSlow(String::new()))
             } else if let Some(item) = part.iter().find(|item| bad.contains(item)) {
@@ -42,7 +42,7 @@ proptest! {
             };
             std::future::ready(outcome)
         };
-        let found = pin!(find_by(items, &skip, attempt)).poll(&mut Context::from_waker(Waker::noop()));
+        let found = pin!(bisect(items, &skip, attempt)).poll(&mut Context::from_waker(Waker::noop()));
         let Poll::Ready(found) = found else { return Err(TestCaseError::fail("it waits for a retry")) };
         let is_culprit = |item: &usize| *item < items && !skip.contains(item) && !slow.contains(item);
         let culprits: Vec<(usize, String)> =

@@ -16,8 +16,8 @@ pub struct Rotation {
 impl Rotation {
     /// Sorts projects with due calls: first those not served yet, in the given order, then those served longest ago.
     pub fn sort(&mut self, due: &mut [ProjectId]) {
-        let known: HashSet<ProjectId> = due.iter().copied().collect();
-        self.served.retain(|project, _| known.contains(project));
+        let with_due_calls: HashSet<ProjectId> = due.iter().copied().collect();
+        self.served.retain(|project, _| with_due_calls.contains(project));
         due.sort_by_key(|project| self.served.get(project).copied().unwrap_or(0));
     }
 

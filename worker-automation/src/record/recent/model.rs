@@ -11,11 +11,11 @@ proptest! {
 
     /// The last eight events are always remembered. Hardly any unrecorded event is taken for a recorded one.
     #[test]
-    fn the_last_are_remembered_and_others_are_not(
+    fn recent_events_are_remembered_and_others_are_not(
         batches in prop::collection::vec((0..3_u128, prop::collection::vec(any::<u128>(), 1..300)), 1..12),
         strangers in prop::collection::vec(any::<u128>(), 300),
     ) {
-        let recent = Recent::default();
+        let recent = RecentEvents::default();
         let mut all: Vec<(ProjectId, Uuid)> = Vec::new();
         let id = |random: u128| ids::timed(1_790_000_000_000, random.to_be_bytes()[..10].try_into().unwrap());
         for (project, batch) in batches {
@@ -36,20 +36,20 @@ proptest! {
     /// A mistake suspends trust, for twice as long after each further mistake that follows soon, but never for longer
     /// than 1,024 transactions.
     #[test]
-    fn trust_comes_back_after_as_long_as_was_said(goes in prop::collection::vec((0..3_000_u32, 1..4_u32), 1..12)) {
+    fn trust_returns_after_the_suspension(goes in prop::collection::vec((0..3_000_u32, 1..4_u32), 1..12)) {
         let mut trust = Trust::default();
         let mut last = 0_u32;
-        for (well, mistakes) in goes {
-            prop_assert!((0..well).all(|_| trust.ask()), "trust must not be suspended here");
+        for (successes, mistakes) in goes {
+            prop_assert!((0..successes).all(|_| trust.check()), "trust must not be suspended here");
             // Includes the call that found trust restored.
-            if well >= 1_024 {
+            if successes >= 1_024 {
                 last = 0;
             }
             for _ in 0..mistakes {
-                trust.mistaken();
+                trust.record_mistake();
                 last = if last == 0 { 4 } else { (last * 2).min(1_024) };
             }
-            let without = (0..5_000).take_while(|_| !trust.ask()).count();
+            let without = (0..5_000).take_while(|_| !trust.check()).count();
             prop_assert_eq!(without, last as usize);
         }
     }

@@ -8,15 +8,15 @@ use database::{StoreError, Transaction};
 use store_sending::automations;
 
 use super::Recorder;
-use crate::automations::matching::{Index, Reading};
-use crate::record::endpoints::Asked;
-use crate::record::marks::Watches;
+use crate::automations::matching::{Index, IndexBuilder};
+use crate::record::endpoints::EventSubscriptions;
+use crate::record::marks::SegmentDependencies;
 
 /// The configuration as of the transaction.
 pub(super) struct Snapshot {
     pub index: Arc<Index>,
-    pub watches: Arc<Watches>,
-    pub asked: Arc<Asked>,
+    pub dependencies: Arc<SegmentDependencies>,
+    pub subscriptions: Arc<EventSubscriptions>,
 }
 
 impl Recorder {
@@ -28,28 +28,28 @@ impl Recorder {
         let [automations, projects, segments, webhooks] = changes::current(tx, &topics).await?[..] else {
             return Err(StoreError::Corrupt("topics are missing".to_owned()));
         };
-        self.days.follow(tx, projects).await?;
-        self.removed.follow(tx, projects).await?;
-        let watches = self.watching.follow(tx, segments).await?;
-        let asked = self.endpoints.follow(tx, webhooks).await?;
-        Ok(Snapshot { index: self.fresh_index(tx, automations).await?, watches, asked })
+        self.timezones.refresh(tx, projects).await?;
+        self.deleted_projects.refresh(tx, projects).await?;
+        let dependencies = self.dependencies.refresh(tx, segments).await?;
+        let subscriptions = self.endpoints.refresh(tx, webhooks).await?;
+        Ok(Snapshot { index: self.fresh_index(tx, automations).await?, dependencies, subscriptions })
     }
 
     async fn fresh_index(&self, tx: &Transaction<'_>, current: i64) -> Result<Arc<Index>, StoreError> {
-        let known = self.index.load_full();
-        if known.seq == current {
-            return Ok(known);
+        let cached = self.index.load_full();
+        if cached.seq == current {
+            return Ok(cached);
         }
-        let index = if known.seq < 0 || known.seq > current {
-            let (mut reading, mut behind) = (Reading::default(), None);
+        let index = if cached.seq < 0 || cached.seq > current {
+            let (mut builder, mut cursor) = (IndexBuilder::default(), None);
             loop {
-                behind = reading.take(automations::load_followed(tx, behind).await?);
-                if behind.is_none() {
-                    break reading.finish(current);
+                cursor = builder.add_page(automations::load_followed(tx, cursor).await?);
+                if cursor.is_none() {
+                    break builder.build(current);
                 }
             }
         } else {
-            known.changed(current, automations::changed_after(tx, known.seq).await?)
+            cached.with_changes(current, automations::changed_after(tx, cached.seq).await?)
         };
         let index = Arc::new(index);
         self.index.store(index.clone());

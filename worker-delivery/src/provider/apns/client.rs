@@ -11,7 +11,7 @@ use super::config::ApnsConfig;
 use super::error::{outcome, says_expired};
 use super::token::Tokens;
 use crate::provider::http::unanswered;
-use crate::provider::push::{PAYLOAD_MAX, Push, TTL_SECS};
+use crate::provider::push::{MAX_PAYLOAD_BYTES, Push, TTL_SECS};
 use crate::provider::{Outcome, TOO_LARGE};
 
 pub struct Client {
@@ -39,7 +39,7 @@ impl Client {
             "alert": { "title": push.title, "body": push.body }, "sound": "default", "mutable-content": 1,
         });
         let payload = payload.to_string();
-        if payload.len() > PAYLOAD_MAX {
+        if payload.len() > MAX_PAYLOAD_BYTES {
             return Outcome::Rejected(format!("{TOO_LARGE}: {} bytes", payload.len()));
         }
         let token = match self.tokens.get(&self.config, &self.clock) {

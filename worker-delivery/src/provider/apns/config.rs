@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_chooses_the_address() {
+    fn environment_selects_the_url() {
         let base = |more| read(more, &pem()).unwrap().ok().unwrap().base.as_str().to_owned();
         assert_eq!(base(json!({})), "https://api.push.apple.com");
         assert_eq!(base(json!({ "iosPushEnvironment": "sandbox" })), "https://api.sandbox.push.apple.com");

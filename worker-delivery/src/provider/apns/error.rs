@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use http_client::Answer;
+use http_client::HttpResponse;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::provider::http::{at_least, by_status, said};
+use crate::provider::http::{at_least, by_status, describe};
 use crate::provider::{Outcome, TOO_LARGE};
 
 /// Minimum interval between token updates that the vendor allows a team.
@@ -17,17 +17,17 @@ struct Problem {
     reason: String,
 }
 
-pub fn says_expired(answer: &Answer) -> bool {
+pub fn says_expired(answer: &HttpResponse) -> bool {
     answer.json::<Problem>().is_some_and(|problem| problem.reason == "ExpiredProviderToken")
 }
 
 /// Returns the outcome of a response. `id` is the ID that was sent.
-pub fn outcome(answer: &Answer, id: &str, now: Timestamp) -> Outcome {
+pub fn outcome(answer: &HttpResponse, id: &str, now: Timestamp) -> Outcome {
     if answer.status.is_success() {
         return Outcome::Accepted(answer.header("apns-id").unwrap_or(id).to_owned());
     }
     let Some(Problem { reason }) = answer.json::<Problem>() else { return by_status(answer, answer.text(), now) };
-    let (why, after) = (said(answer.status, &reason), answer.retry_after(now));
+    let (why, after) = (describe(answer.status, &reason), answer.retry_after(now));
     match reason.as_str() {
         "BadDeviceToken" | "MissingDeviceToken" | "ExpiredToken" | "Unregistered" => Outcome::Gone(why),
         "PayloadTooLarge" => Outcome::Rejected(format!("{TOO_LARGE}: {why}")),
@@ -71,13 +71,13 @@ mod tests {
 
     use super::*;
 
-    fn answer(status: u16, body: &serde_json::Value) -> Answer {
+    fn answer(status: u16, body: &serde_json::Value) -> HttpResponse {
         let status = StatusCode::from_u16(status).unwrap();
-        Answer { status, headers: HeaderMap::new(), body: Bytes::from(body.to_string()), whole: true }
+        HttpResponse { status, headers: HeaderMap::new(), body: Bytes::from(body.to_string()), complete: true }
     }
 
     #[test]
-    fn every_reason_of_the_vendors_table() {
+    fn documented_reasons_map_to_outcomes() {
         for (status, reason, name) in [
             (400, "BadCollapseId", "rejected"),
             (400, "BadDeviceToken", "gone"),
@@ -116,7 +116,7 @@ mod tests {
         ] {
             let found = outcome(&answer(status, &json!({ "reason": reason })), "id", Timestamp::UNIX_EPOCH);
             assert_eq!(found.name(), name, "{status} {reason}");
-            assert!(found.words().ends_with(reason), "{found:?}");
+            assert!(found.text().ends_with(reason), "{found:?}");
         }
     }
 }

@@ -14,22 +14,22 @@ use super::config::ApnsConfig;
 use crate::provider::jwt::KeyError;
 
 /// How long a token is used.
-const USED: Duration = Duration::from_mins(40);
+const TOKEN_LIFETIME: Duration = Duration::from_mins(40);
 /// Minimum age of a token before it is replaced.
-const LEAST: Duration = Duration::from_mins(20);
-const KEPT: usize = 10_000;
+const MIN_TOKEN_AGE: Duration = Duration::from_mins(20);
+const MAX_CACHED_KEYS: usize = 10_000;
 
 type Key = (String, String, String);
 
-struct Kept {
+struct CachedToken {
     token: String,
-    made: Instant,
+    created_at: Instant,
 }
 
 /// Tokens by key ID, team ID and key.
 #[derive(Clone, Default)]
 pub struct Tokens {
-    kept: Arc<Mutex<HashMap<Key, Kept>>>,
+    tokens: Arc<Mutex<HashMap<Key, CachedToken>>>,
     connections: Arc<Mutex<HashMap<Key, HttpClient>>>,
 }
 
@@ -37,33 +37,33 @@ impl Tokens {
     /// Returns the connections for a key: on each connection the vendor accepts only tokens of one key.
     pub fn connections(&self, config: &ApnsConfig, http: &HttpClient) -> HttpClient {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        if connections.len() >= KEPT {
+        if connections.len() >= MAX_CACHED_KEYS {
             connections.clear();
         }
         connections.entry(key(config)).or_insert_with(|| http.with_own_connections()).clone()
     }
 
     pub fn get(&self, config: &ApnsConfig, clock: &Clock) -> Result<String, KeyError> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let key = key(config);
-        if let Some(kept) = kept.get(&key).filter(|k| k.made.elapsed() < USED) {
-            return Ok(kept.token.clone());
+        if let Some(cached) = tokens.get(&key).filter(|k| k.created_at.elapsed() < TOKEN_LIFETIME) {
+            return Ok(cached.token.clone());
         }
         let claims = json!({ "iss": config.team_id, "iat": clock.now().as_second() });
         let token = config.key.token(Some(&config.key_id), &claims)?;
-        if kept.len() >= KEPT {
-            kept.retain(|_, k| k.made.elapsed() < USED);
+        if tokens.len() >= MAX_CACHED_KEYS {
+            tokens.retain(|_, k| k.created_at.elapsed() < TOKEN_LIFETIME);
         }
-        kept.insert(key, Kept { token: token.clone(), made: Instant::now() });
+        tokens.insert(key, CachedToken { token: token.clone(), created_at: Instant::now() });
         Ok(token)
     }
 
     /// Discards a token that the vendor reports as expired, unless it is younger than the minimum age.
     pub fn expired(&self, config: &ApnsConfig, token: &str) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let key = key(config);
-        if kept.get(&key).is_some_and(|k| k.token == token && k.made.elapsed() >= LEAST) {
-            kept.remove(&key);
+        if tokens.get(&key).is_some_and(|k| k.token == token && k.created_at.elapsed() >= MIN_TOKEN_AGE) {
+            tokens.remove(&key);
         }
     }
 }

@@ -14,57 +14,57 @@ use tokio::time::Instant;
 
 use super::config::ServiceAccount;
 use crate::provider::Outcome;
-use crate::provider::http::{by_status, said, unanswered};
+use crate::provider::http::{by_status, describe, unanswered};
 
 const SCOPE: &str = "https://www.googleapis.com/auth/firebase.messaging";
 /// How long before its expiry a token is no longer used.
-const EARLY: Duration = Duration::from_mins(5);
+const EXPIRY_MARGIN: Duration = Duration::from_mins(5);
 const ASSERTION_SECS: i64 = 3_600;
 
 #[derive(Deserialize)]
-struct Granted {
+struct TokenResponse {
     access_token: String,
     expires_in: u64,
 }
 
 #[derive(Deserialize)]
-struct Refused {
+struct TokenError {
     error: String,
     #[serde(default)]
     error_description: String,
 }
 
 #[derive(Clone)]
-struct Kept {
+struct CachedToken {
     token: String,
     until: Instant,
 }
 
 /// The cached token of one account. Only one request for a new token is made at a time.
 #[derive(Default)]
-pub struct Access(Mutex<Option<Kept>>);
+pub struct Access(Mutex<Option<CachedToken>>);
 
 impl Access {
     pub async fn token(&self, account: &ServiceAccount, http: &HttpClient, clock: &Clock) -> Result<String, Outcome> {
-        let mut kept = self.0.lock().await;
-        if let Some(kept) = kept.as_ref().filter(|k| Instant::now() < k.until) {
-            return Ok(kept.token.clone());
+        let mut cached = self.0.lock().await;
+        if let Some(cached) = cached.as_ref().filter(|k| Instant::now() < k.until) {
+            return Ok(cached.token.clone());
         }
-        let granted = ask(account, http, clock).await?;
-        let lasts = Duration::from_secs(granted.expires_in.min(86_400)).saturating_sub(EARLY);
-        *kept = Some(Kept { token: granted.access_token.clone(), until: Instant::now() + lasts });
+        let granted = request_token(account, http, clock).await?;
+        let lifetime = Duration::from_secs(granted.expires_in.min(86_400)).saturating_sub(EXPIRY_MARGIN);
+        *cached = Some(CachedToken { token: granted.access_token.clone(), until: Instant::now() + lifetime });
         Ok(granted.access_token)
     }
 
     /// Discards a refused token. Returns true if it was the cached one.
     pub async fn forget(&self, token: &str) -> bool {
-        let mut kept = self.0.lock().await;
-        kept.take_if(|kept| kept.token == token).is_some()
+        let mut cached = self.0.lock().await;
+        cached.take_if(|cached| cached.token == token).is_some()
     }
 }
 
 /// Requests a token. No part of the message was sent yet, so no failure here is ambiguous.
-async fn ask(account: &ServiceAccount, http: &HttpClient, clock: &Clock) -> Result<Granted, Outcome> {
+async fn request_token(account: &ServiceAccount, http: &HttpClient, clock: &Clock) -> Result<TokenResponse, Outcome> {
     let now = clock.now();
     let issued = now.as_second();
     let claims = json!({
@@ -84,12 +84,12 @@ async fn ask(account: &ServiceAccount, http: &HttpClient, clock: &Clock) -> Resu
     };
     if answer.status.is_success() {
         return answer
-            .json::<Granted>()
+            .json::<TokenResponse>()
             .filter(|g| !g.access_token.is_empty() && g.access_token.bytes().all(|b| b.is_ascii_graphic()))
             .ok_or_else(|| Outcome::unavailable("the token service's response contains no token"));
     }
-    if let Some(refused) = answer.json::<Refused>().filter(|_| answer.status.is_client_error()) {
-        let why = said(answer.status, &format!("{}: {}", refused.error, refused.error_description));
+    if let Some(refused) = answer.json::<TokenError>().filter(|_| answer.status.is_client_error()) {
+        let why = describe(answer.status, &format!("{}: {}", refused.error, refused.error_description));
         return Err(Outcome::Misconfigured(why));
     }
     Err(match by_status(&answer, answer.text(), now) {

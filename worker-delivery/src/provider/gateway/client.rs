@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::Request;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http_client::{Answer, HttpClient};
+use http_client::{HttpClient, HttpResponse};
 use kernel::clock::Clock;
 use serde_json::{Value, json};
 
@@ -45,10 +45,10 @@ impl Client {
         };
         // A token may be revoked before it expires: the next attempt requests a new one.
         if answer.status.as_u16() == 401
-            && !error::is_about_the_other_vendor(&answer)
+            && !error::is_about_apns_credentials(&answer)
             && self.access.forget(&token).await
         {
-            return Outcome::unavailable(error::words(&answer));
+            return Outcome::unavailable(error::error_text(&answer));
         }
         error::v1(&answer, self.clock.now())
     }
@@ -60,7 +60,7 @@ impl Client {
         }
     }
 
-    async fn call(&self, path: &str, authorization: String, message: &Value) -> Result<Answer, Outcome> {
+    async fn call(&self, path: &str, authorization: String, message: &Value) -> Result<HttpResponse, Outcome> {
         let request = Request::post(self.config.base.join(path))
             .header(AUTHORIZATION, authorization)
             .header(CONTENT_TYPE, "application/json")

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_no_account_is_a_server_key() {
+    fn key_that_is_not_json_is_a_server_key() {
         assert!(
             matches!(read(" AAAA:b-c "), Ok(GatewayConfig { key: GatewayKey::Server(key), .. }) if key == "AAAA:b-c")
         );
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_account_says_what_is_wrong() {
+    fn invalid_service_account_error_names_the_problem() {
         let whole = json!({
             "project_id": "shop", "client_email": "a@b.c", "private_key": "x",
             "token_uri": "https://oauth2.googleapis.com/token",

@@ -1,10 +1,10 @@
 //! Maps the gateway's responses to outcomes.
 
-use http_client::Answer;
+use http_client::HttpResponse;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::provider::http::{by_status, said};
+use crate::provider::http::{by_status, describe};
 use crate::provider::{Outcome, TOO_LARGE};
 
 #[derive(Deserialize)]
@@ -14,11 +14,11 @@ struct Sent {
 
 #[derive(Deserialize)]
 struct Problem {
-    error: Told,
+    error: RpcStatus,
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct RpcStatus {
     #[serde(default)]
     status: String,
     #[serde(default)]
@@ -33,38 +33,38 @@ struct Detail {
     error_code: String,
 }
 
-impl Told {
+impl RpcStatus {
     /// Returns the FCM-specific error code, or else the general status.
     fn code(&self) -> &str {
         self.details.iter().map(|d| d.error_code.as_str()).find(|c| !c.is_empty()).unwrap_or(&self.status)
     }
 }
 
-fn problem(answer: &Answer) -> Option<Told> {
+fn problem(answer: &HttpResponse) -> Option<RpcStatus> {
     answer.json::<Problem>().map(|p| p.error)
 }
 
 /// Returns the error text of a response, sanitized for display.
-pub fn words(answer: &Answer) -> String {
+pub fn error_text(answer: &HttpResponse) -> String {
     match problem(answer) {
-        Some(problem) => said(answer.status, &format!("{}: {}", problem.code(), problem.message)),
-        None => said(answer.status, &answer.text()),
+        Some(problem) => describe(answer.status, &format!("{}: {}", problem.code(), problem.message)),
+        None => describe(answer.status, &answer.text()),
     }
 }
 
 /// Whether a 401 concerns the APNs credentials uploaded to the gateway, not our own token.
-pub fn is_about_the_other_vendor(answer: &Answer) -> bool {
+pub fn is_about_apns_credentials(answer: &HttpResponse) -> bool {
     problem(answer).is_some_and(|p| p.code() == "THIRD_PARTY_AUTH_ERROR")
 }
 
 /// Returns the outcome of an HTTP v1 response.
-pub fn v1(answer: &Answer, now: Timestamp) -> Outcome {
+pub fn v1(answer: &HttpResponse, now: Timestamp) -> Outcome {
     if answer.status.is_success() {
         let id = answer.json::<Sent>().map(|sent| sent.name).unwrap_or_default();
         return Outcome::Accepted(id.rsplit('/').next().filter(|id| !id.is_empty()).unwrap_or("unknown").to_owned());
     }
     let Some(problem) = problem(answer) else { return by_status(answer, answer.text(), now) };
-    let why = words(answer);
+    let why = error_text(answer);
     let after = answer.retry_after(now);
     match problem.code() {
         "UNREGISTERED" => Outcome::Gone(why),
@@ -90,7 +90,7 @@ struct Result {
 }
 
 /// Returns the outcome of a legacy response: a 200 may contain a failure.
-pub fn legacy(answer: &Answer, now: Timestamp) -> Outcome {
+pub fn legacy(answer: &HttpResponse, now: Timestamp) -> Outcome {
     if !answer.status.is_success() {
         return by_status(answer, answer.text(), now);
     }
@@ -117,13 +117,13 @@ mod tests {
 
     use super::*;
 
-    fn answer(status: u16, body: &serde_json::Value) -> Answer {
+    fn answer(status: u16, body: &serde_json::Value) -> HttpResponse {
         let status = StatusCode::from_u16(status).unwrap();
-        Answer { status, headers: HeaderMap::new(), body: Bytes::from(body.to_string()), whole: true }
+        HttpResponse { status, headers: HeaderMap::new(), body: Bytes::from(body.to_string()), complete: true }
     }
 
     #[test]
-    fn every_code_of_the_new_interface() {
+    fn v1_error_codes_map_to_outcomes() {
         for (status, general, code, message, outcome) in [
             (
                 400,
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn every_error_of_the_legacy_interface() {
+    fn legacy_errors_map_to_outcomes() {
         for (error, outcome) in [
             ("NotRegistered", "gone"),
             ("InvalidRegistration", "gone"),

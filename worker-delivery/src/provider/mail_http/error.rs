@@ -1,11 +1,11 @@
 //! Maps the mail service's responses to outcomes.
 
-use http_client::Answer;
+use http_client::HttpResponse;
 use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::provider::Outcome;
-use crate::provider::http::{by_status, said};
+use crate::provider::http::{by_status, describe};
 
 #[derive(Deserialize)]
 struct Sent {
@@ -21,15 +21,15 @@ struct Problem {
 }
 
 /// Returns the outcome of a response. `key` is the idempotency key that was sent.
-pub fn outcome(answer: &Answer, key: &str, now: Timestamp) -> Outcome {
+pub fn outcome(answer: &HttpResponse, key: &str, now: Timestamp) -> Outcome {
     if answer.status.is_success() {
         return Outcome::Accepted(answer.json::<Sent>().map_or_else(|| key.to_owned(), |sent| sent.id));
     }
     let Some(problem) = answer.json::<Problem>().filter(|p| !p.name.is_empty()) else {
         return by_status(answer, answer.text(), now);
     };
-    let words = format!("{}: {}", problem.name, problem.message);
-    let why = said(answer.status, &words);
+    let text = format!("{}: {}", problem.name, problem.message);
+    let why = describe(answer.status, &text);
     match problem.name.as_str() {
         // The service accepted an earlier attempt with this key, which was rendered slightly differently.
         "invalid_idempotent_request" => Outcome::Accepted(key.to_owned()),
@@ -46,7 +46,7 @@ pub fn outcome(answer: &Answer, key: &str, now: Timestamp) -> Outcome {
         "rate_limit_exceeded" | "daily_quota_exceeded" | "monthly_quota_exceeded" => {
             Outcome::Throttled { after: answer.retry_after(now), why }
         }
-        _ => by_status(answer, words, now),
+        _ => by_status(answer, text, now),
     }
 }
 
@@ -60,13 +60,17 @@ mod tests {
 
     fn read(status: u16, body: &str) -> Outcome {
         let status = StatusCode::from_u16(status).unwrap();
-        let answer =
-            Answer { status, headers: HeaderMap::new(), body: Bytes::copy_from_slice(body.as_bytes()), whole: true };
+        let answer = HttpResponse {
+            status,
+            headers: HeaderMap::new(),
+            body: Bytes::copy_from_slice(body.as_bytes()),
+            complete: true,
+        };
         outcome(&answer, "key", Timestamp::UNIX_EPOCH)
     }
 
     #[test]
-    fn every_answer_of_the_vendor_has_its_outcome() {
+    fn vendor_responses_map_to_outcomes() {
         for (status, name, outcome) in [
             (400, "invalid_idempotency_key", "rejected"),
             (400, "validation_error", "rejected"),
@@ -93,11 +97,11 @@ mod tests {
     }
 
     #[test]
-    fn ids_and_words_are_the_providers_own() {
+    fn ids_and_texts_are_taken_from_the_provider() {
         assert_eq!(read(200, r#"{"id":"49a3"}"#), Outcome::Accepted("49a3".to_owned()));
         assert_eq!(read(200, "not JSON"), Outcome::Accepted("key".to_owned()));
-        let words = r#"{"name":"invalid_parameter","message":"The `to` field"}"#;
-        assert_eq!(read(422, words), Outcome::Rejected("422 invalid_parameter: The `to` field".to_owned()));
+        let text = r#"{"name":"invalid_parameter","message":"The `to` field"}"#;
+        assert_eq!(read(422, text), Outcome::Rejected("422 invalid_parameter: The `to` field".to_owned()));
         assert_eq!(read(502, "<html>"), Outcome::unavailable("502 <html>"));
     }
 }

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_named_as_it_was_registered() {
+    fn device_is_addressed_as_registered() {
         let push = |platform, token: &str| Push {
             id: Uuid::from_u128(1),
             title: "T".to_owned(),

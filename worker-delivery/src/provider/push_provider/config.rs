@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn ones_own_app_comes_before_the_shared_one() {
+    fn own_app_takes_precedence_over_the_shared_one() {
         let shared = ProviderApp::new("shared", "k0").unwrap();
         assert_eq!(read("", "", None), None);
         assert_eq!(read("", "", Some(&shared)), Some(Ok(shared.clone())));

@@ -1,15 +1,15 @@
 //! Maps the provider's responses to outcomes. A success may report that no device was reached.
 
-use http_client::Answer;
+use http_client::HttpResponse;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::provider::http::{by_status, said};
+use crate::provider::http::{by_status, describe};
 use crate::provider::{Outcome, TOO_LARGE};
 
 #[derive(Default, Deserialize)]
-struct Said {
+struct ResponseBody {
     #[serde(default)]
     id: String,
     /// Texts, or lists of unknown devices by the name of the request's field.
@@ -17,8 +17,8 @@ struct Said {
     errors: Value,
 }
 
-impl Said {
-    fn words(&self) -> String {
+impl ResponseBody {
+    fn text(&self) -> String {
         match &self.errors {
             Value::Null => String::new(),
             Value::String(text) => text.clone(),
@@ -45,28 +45,28 @@ fn text_of(value: &Value) -> String {
 /// Texts that concern the app or its key, whatever the status.
 const ABOUT_THE_APP: [&str; 5] = ["app_id", "app not found", "authorization", "api key", "access denied"];
 
-pub fn outcome(answer: &Answer, now: Timestamp) -> Outcome {
-    let said_so = answer.json::<Said>().unwrap_or_default();
-    let words = said_so.words();
-    let why = said(answer.status, &words);
+pub fn outcome(answer: &HttpResponse, now: Timestamp) -> Outcome {
+    let response = answer.json::<ResponseBody>().unwrap_or_default();
+    let text = response.text();
+    let why = describe(answer.status, &text);
     if answer.status.is_success() {
-        return match said_so.id.as_str() {
+        return match response.id.as_str() {
             // The call was for one device, so that is the invalid one.
-            _ if said_so.names_invalid_devices() => Outcome::Gone(why),
-            "" if words.to_lowercase().contains("not subscribed") => Outcome::Gone(why),
-            "" if answer.whole && !words.is_empty() => Outcome::Rejected(why),
+            _ if response.names_invalid_devices() => Outcome::Gone(why),
+            "" if text.to_lowercase().contains("not subscribed") => Outcome::Gone(why),
+            "" if answer.complete && !text.is_empty() => Outcome::Rejected(why),
             "" => Outcome::Accepted("unknown".to_owned()),
             id => Outcome::Accepted(id.to_owned()),
         };
     }
-    let lower = words.to_lowercase();
+    let lower = text.to_lowercase();
     match answer.status.as_u16() {
         400 if ABOUT_THE_APP.iter().any(|about| lower.contains(about)) => Outcome::Misconfigured(why),
-        400 if said_so.names_invalid_devices() || lower.contains("not subscribed") => Outcome::Gone(why),
+        400 if response.names_invalid_devices() || lower.contains("not subscribed") => Outcome::Gone(why),
         400 | 413 if lower.contains("too large") || lower.contains("too long") => {
             Outcome::Rejected(format!("{TOO_LARGE}: {why}"))
         }
-        _ => by_status(answer, if words.is_empty() { answer.text() } else { words }, now),
+        _ => by_status(answer, if text.is_empty() { answer.text() } else { text }, now),
     }
 }
 
@@ -80,12 +80,13 @@ mod tests {
 
     fn read(status: u16, body: &Value) -> Outcome {
         let status = StatusCode::from_u16(status).unwrap();
-        let answer = Answer { status, headers: HeaderMap::new(), body: Bytes::from(body.to_string()), whole: true };
+        let answer =
+            HttpResponse { status, headers: HeaderMap::new(), body: Bytes::from(body.to_string()), complete: true };
         outcome(&answer, Timestamp::UNIX_EPOCH)
     }
 
     #[test]
-    fn every_answer_has_its_outcome() {
+    fn responses_map_to_outcomes() {
         for (status, body, outcome) in [
             (200, json!({ "id": "n1", "external_id": null }), "accepted"),
             (200, json!({ "id": "", "errors": ["All included players are not subscribed"] }), "gone"),
@@ -109,6 +110,6 @@ mod tests {
             assert_eq!(read(status, &body).name(), outcome, "{status} {body}");
         }
         let gone = read(200, &json!({ "id": "", "errors": { "invalid_ios_tokens": ["secret"] } }));
-        assert_eq!(gone.words(), "200 invalid_ios_tokens", "the text contains no token");
+        assert_eq!(gone.text(), "200 invalid_ios_tokens", "the text contains no token");
     }
 }

@@ -1,10 +1,10 @@
 //! Maps the SMS service's responses to outcomes.
 
-use http_client::Answer;
+use http_client::HttpResponse;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::provider::http::{by_status, said};
+use crate::provider::http::{by_status, describe};
 use crate::provider::{Outcome, TOO_LARGE};
 
 #[derive(Deserialize)]
@@ -26,7 +26,7 @@ struct Problem {
 }
 
 /// Returns the outcome of a response. `key` serves as the ID if the response contains none.
-pub fn outcome(answer: &Answer, key: &str, now: Timestamp) -> Outcome {
+pub fn outcome(answer: &HttpResponse, key: &str, now: Timestamp) -> Outcome {
     if answer.status.is_success() {
         return match answer.json::<Sent>() {
             // Accepted, but failed at once.
@@ -45,9 +45,9 @@ pub fn outcome(answer: &Answer, key: &str, now: Timestamp) -> Outcome {
     }
 }
 
-fn by_code(code: u32, answer: &Answer, message: &str, now: Timestamp) -> Outcome {
-    let words = format!("{code}: {message}");
-    let why = said(answer.status, &words);
+fn by_code(code: u32, answer: &HttpResponse, message: &str, now: Timestamp) -> Outcome {
+    let text = format!("{code}: {message}");
+    let why = describe(answer.status, &text);
     match code {
         // The account: its credentials, its status, and sender numbers that it does not own.
         20003 | 20005 | 20006 | 20008 | 20403 | 20404 | 21212 | 21601 | 21603 | 21606 | 21659 | 21660 | 21661
@@ -60,7 +60,7 @@ fn by_code(code: u32, answer: &Answer, message: &str, now: Timestamp) -> Outcome
         21610 | 30005 => Outcome::Gone(why),
         21605 | 21617 => Outcome::Rejected(format!("{TOO_LARGE}: {why}")),
         _ if answer.status.is_success() => Outcome::Rejected(why),
-        _ => by_status(answer, words, now),
+        _ => by_status(answer, text, now),
     }
 }
 
@@ -74,12 +74,13 @@ mod tests {
 
     fn read(status: u16, body: &serde_json::Value) -> Outcome {
         let status = StatusCode::from_u16(status).unwrap();
-        let answer = Answer { status, headers: HeaderMap::new(), body: Bytes::from(body.to_string()), whole: true };
+        let answer =
+            HttpResponse { status, headers: HeaderMap::new(), body: Bytes::from(body.to_string()), complete: true };
         outcome(&answer, "key", Timestamp::UNIX_EPOCH)
     }
 
     #[test]
-    fn the_vendors_codes_have_their_outcomes() {
+    fn vendor_codes_map_to_outcomes() {
         for (status, code, outcome) in [
             (400, 21211, "rejected"),
             (400, 21408, "rejected"),
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_has_its_id_unless_it_failed_at_once() {
+    fn accepted_sms_has_its_id_unless_it_failed_at_once() {
         let sent =
             json!({ "sid": "SM1", "status": "queued", "num_segments": "1", "error_code": null, "error_message": null });
         assert_eq!(read(201, &sent), Outcome::Accepted("SM1".to_owned()));

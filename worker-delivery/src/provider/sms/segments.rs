@@ -8,13 +8,13 @@ const EXTENDED: &str = "\u{c}^{}\\[~]|€";
 /// Capacity of an SMS, in septets or UTF-16 units.
 #[derive(Clone, Copy)]
 struct Capacity {
-    alone: usize,
+    single: usize,
     /// As a segment of a longer text.
     part: usize,
 }
 
-const GSM: Capacity = Capacity { alone: 160, part: 153 };
-const UCS2: Capacity = Capacity { alone: 70, part: 67 };
+const GSM: Capacity = Capacity { single: 160, part: 153 };
+const UCS2: Capacity = Capacity { single: 70, part: 67 };
 
 /// Returns the number of segments of a text. A single character outside of the default alphabet encodes the whole text as UCS-2.
 pub fn count(text: &str) -> usize {
@@ -34,7 +34,7 @@ fn septets(c: char) -> Option<usize> {
 
 /// Counts segments; no character is split between two.
 fn parts(sizes: impl IntoIterator<Item = usize> + Clone, capacity: Capacity) -> usize {
-    if sizes.clone().into_iter().sum::<usize>() <= capacity.alone {
+    if sizes.clone().into_iter().sum::<usize>() <= capacity.single {
         return 1;
     }
     let (mut parts, mut free) = (1, capacity.part);
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_take_as_many_segments_as_networks_bill() {
+    fn segment_count_matches_network_billing() {
         for (text, segments) in [
             (String::new(), 1),
             ("a".repeat(160), 1),

@@ -17,7 +17,7 @@ use super::session::{Envelope, Session, Trust};
 use crate::provider::{Email, Outcome, one_click};
 
 /// Time limit of a send, from resolving the host to the last response.
-const SEND_TIMEOUT: Duration = kernel::shutdown::CALL;
+const SEND_TIMEOUT: Duration = kernel::shutdown::CALL_TIMEOUT;
 /// Servers close connections that are idle for about a minute.
 const MAX_IDLE: Duration = Duration::from_secs(20);
 
@@ -52,8 +52,8 @@ impl Client {
     }
 
     /// Creates a client of the operator's own server, which may have any address.
-    pub fn of_operator(config: SmtpConfig, outbound: &HttpClient) -> Self {
-        Self::owned_by(Owner::Operator, OutboundPolicy::anywhere(), config, outbound)
+    pub fn for_operator(config: SmtpConfig, outbound: &HttpClient) -> Self {
+        Self::owned_by(Owner::Operator, OutboundPolicy::unrestricted(), config, outbound)
     }
 
     fn owned_by(owner: Owner, reachable: OutboundPolicy, config: SmtpConfig, outbound: &HttpClient) -> Self {
@@ -99,7 +99,7 @@ impl Client {
         let progress = Progress::default();
         let sent = tokio::time::timeout(SEND_TIMEOUT, self.transact(&envelope, &progress)).await;
         match sent.unwrap_or(Err(Failure::Timeout)) {
-            Ok(words) => Outcome::Accepted(provider_id(&words).unwrap_or_else(|| self.message_id(email))),
+            Ok(text) => Outcome::Accepted(provider_id(&text).unwrap_or_else(|| self.message_id(email))),
             Err(failure) => outcome(progress.step(), failure),
         }
     }
@@ -110,13 +110,13 @@ impl Client {
                 // The server closed the idle session. Nothing was sent yet: use a new session.
                 Err(Failure::Broken(_) | Failure::Reply(421, _)) if progress.step().is_at_sender() => {}
                 Err(failure) => return Err(failure),
-                Ok(words) => {
+                Ok(text) => {
                     self.keep(session);
-                    return Ok(words);
+                    return Ok(text);
                 }
             }
         }
-        progress.at(Step::Connect);
+        progress.reach(Step::Connect);
         let found = self.reachable.resolve(&self.config.host, self.config.port).await;
         let ip = found.map_err(|e| Failure::Host(e.to_string()))?;
         // Checked when the settings were saved; the name may resolve to another address now.
@@ -124,9 +124,9 @@ impl Client {
             return Err(Failure::Host(why.to_owned()));
         }
         let mut session = Session::open(&self.config, &self.trust, ip, progress).await?;
-        let words = session.send(envelope, progress).await?;
+        let text = session.send(envelope, progress).await?;
         self.keep(session);
-        Ok(words)
+        Ok(text)
     }
 
     fn idle_session(&self) -> Option<Session> {
@@ -188,8 +188,8 @@ fn with_crlf(text: &str) -> String {
 }
 
 /// Returns the ID in a response such as `2.0.0 Ok: queued as 4F2A1`.
-fn provider_id(words: &str) -> Option<String> {
-    let (_, rest) = words.split_once("queued as ")?;
+fn provider_id(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("queued as ")?;
     let id: String = rest.chars().take_while(|c| !c.is_whitespace() && !c.is_control()).take(100).collect();
     (!id.is_empty()).then_some(id)
 }
@@ -269,7 +269,7 @@ mod tests {
     #[tokio::test]
     async fn the_operators_server_needs_tls_outside_of_loopback() {
         let outbound = HttpClient::from_env(&Env::default()).unwrap();
-        let send = async |host: &str| Client::of_operator(config(host), &outbound).send(&email("x")).await;
+        let send = async |host: &str| Client::for_operator(config(host), &outbound).send(&email("x")).await;
         for host in ["1.1.1.1", "10.0.0.1"] {
             assert!(
                 matches!(send(host).await, Outcome::Misconfigured(why) if why.contains("SYSTEM_SMTP_URL")),

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_is_who_knows_its_password() {
+    fn account_is_identified_by_its_password() {
         let with =
             |password| SmtpConfig::from_settings(&settings(json!({ "smtpUsername": "u" }), Some(password))).unwrap();
         assert_eq!(with("right").account(), with("right").account());
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_senders_name_is_cleaned() {
+    fn sender_name_is_cleaned() {
         let from = read(json!({ "emailFromName": "The\r\nShop" })).unwrap().from;
         assert_eq!(from.name.as_deref(), Some("The Shop"));
     }

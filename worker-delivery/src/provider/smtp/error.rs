@@ -15,7 +15,7 @@ pub enum Step {
     /// `MAIL FROM`.
     Sender,
     /// `MAIL FROM` with parameters that only this mail needs.
-    SenderOfMail,
+    SenderWithParameters,
     /// `RCPT TO` and `DATA`.
     Recipient,
     /// The content of the mail.
@@ -25,12 +25,19 @@ pub enum Step {
 }
 
 impl Step {
-    const ALL: [Self; 7] =
-        [Self::Connect, Self::Authenticate, Self::Sender, Self::SenderOfMail, Self::Recipient, Self::Body, Self::Dot];
+    const ALL: [Self; 7] = [
+        Self::Connect,
+        Self::Authenticate,
+        Self::Sender,
+        Self::SenderWithParameters,
+        Self::Recipient,
+        Self::Body,
+        Self::Dot,
+    ];
 
     /// Whether the session has reached `MAIL FROM`, but not the recipient.
     pub fn is_at_sender(self) -> bool {
-        matches!(self, Self::Sender | Self::SenderOfMail)
+        matches!(self, Self::Sender | Self::SenderWithParameters)
     }
 }
 
@@ -39,7 +46,7 @@ impl Step {
 pub struct Progress(AtomicU8);
 
 impl Progress {
-    pub fn at(&self, step: Step) {
+    pub fn reach(&self, step: Step) {
         self.0.store(step as u8, Ordering::Relaxed);
     }
 
@@ -57,7 +64,7 @@ pub enum Failure {
     /// The certificate or the TLS handshake.
     Tls(String),
     /// The server lacks a capability that the settings or the mail need.
-    Unable(String),
+    Unsupported(String),
     /// The host has no address, or one that must not be called.
     Host(String),
     /// The connection was refused, was broken, or does not speak SMTP.
@@ -67,29 +74,29 @@ pub enum Failure {
 
 impl From<&lettre::transport::smtp::Error> for Failure {
     fn from(error: &lettre::transport::smtp::Error) -> Self {
-        let words = || error.source().map_or_else(|| error.to_string(), ToString::to_string);
+        let text = || error.source().map_or_else(|| error.to_string(), ToString::to_string);
         if let Some(code) = error.status() {
             let code = u16::from(code);
-            return Self::Reply(code, format!("{code} {}", words()));
+            return Self::Reply(code, format!("{code} {}", text()));
         }
-        if error.is_tls() || speaks_of_tls(error) {
-            return Self::Tls(words());
+        if error.is_tls() || contains_tls_error(error) {
+            return Self::Tls(text());
         }
-        if error.is_client() { Self::Unable(words()) } else { Self::Broken(words()) }
+        if error.is_client() { Self::Unsupported(text()) } else { Self::Broken(text()) }
     }
 }
 
 impl From<&io::Error> for Failure {
     fn from(error: &io::Error) -> Self {
-        if is_of_tls(error) { Self::Tls(error.to_string()) } else { Self::Broken(error.to_string()) }
+        if is_tls_error(error) { Self::Tls(error.to_string()) } else { Self::Broken(error.to_string()) }
     }
 }
 
 /// Whether an error is a failed handshake: an I/O error that contains the TLS library's own.
-fn speaks_of_tls(error: &lettre::transport::smtp::Error) -> bool {
+fn contains_tls_error(error: &lettre::transport::smtp::Error) -> bool {
     let mut source = error.source();
     while let Some(error) = source {
-        if error.is::<rustls::Error>() || error.downcast_ref::<io::Error>().is_some_and(is_of_tls) {
+        if error.is::<rustls::Error>() || error.downcast_ref::<io::Error>().is_some_and(is_tls_error) {
             return true;
         }
         source = error.source();
@@ -97,7 +104,7 @@ fn speaks_of_tls(error: &lettre::transport::smtp::Error) -> bool {
     false
 }
 
-fn is_of_tls(error: &io::Error) -> bool {
+fn is_tls_error(error: &io::Error) -> bool {
     error.get_ref().is_some_and(<dyn Error + Send + Sync>::is::<rustls::Error>)
 }
 
@@ -109,22 +116,23 @@ fn is_about_credentials(code: u16) -> bool {
 /// Returns the outcome of a failure at a step.
 pub fn outcome(step: Step, failure: Failure) -> Outcome {
     match (failure, step) {
-        (Failure::Reply(400..=499, words), Step::Connect | Step::Authenticate) => Outcome::unavailable(words),
+        (Failure::Reply(400..=499, text), Step::Connect | Step::Authenticate) => Outcome::unavailable(text),
         (Failure::Reply(400..=499, why), _) => Outcome::Throttled { after: None, why },
-        (Failure::Reply(code, words), _) if is_about_credentials(code) => Outcome::Misconfigured(words),
-        (Failure::Reply(_, words), Step::Connect | Step::Authenticate | Step::Sender) => Outcome::Misconfigured(words),
+        (Failure::Reply(code, text), _) if is_about_credentials(code) => Outcome::Misconfigured(text),
+        (Failure::Reply(_, text), Step::Connect | Step::Authenticate | Step::Sender) => Outcome::Misconfigured(text),
         // The server may have refused only this mail's parameters; other mails may still be accepted.
-        (Failure::Reply(_, words), Step::SenderOfMail | Step::Recipient | Step::Body | Step::Dot) => {
-            Outcome::Rejected(words)
+        (Failure::Reply(_, text), Step::SenderWithParameters | Step::Recipient | Step::Body | Step::Dot) => {
+            Outcome::Rejected(text)
         }
-        (Failure::Host(why), _) | (Failure::Tls(why) | Failure::Unable(why), Step::Connect | Step::Authenticate) => {
+        (Failure::Host(why), _)
+        | (Failure::Tls(why) | Failure::Unsupported(why), Step::Connect | Step::Authenticate) => {
             Outcome::Misconfigured(why)
         }
         // The mail needs a capability that the server lacks: an address or a text in Unicode.
-        (Failure::Unable(why), Step::Sender | Step::SenderOfMail | Step::Recipient | Step::Body) => {
+        (Failure::Unsupported(why), Step::Sender | Step::SenderWithParameters | Step::Recipient | Step::Body) => {
             Outcome::Rejected(why)
         }
-        (Failure::Tls(why) | Failure::Unable(why) | Failure::Broken(why), Step::Dot) => Outcome::Ambiguous(why),
+        (Failure::Tls(why) | Failure::Unsupported(why) | Failure::Broken(why), Step::Dot) => Outcome::Ambiguous(why),
         (Failure::Timeout, Step::Dot) => Outcome::Ambiguous("no response in time".to_owned()),
         (Failure::Tls(why) | Failure::Broken(why), _) => Outcome::unavailable(why),
         (Failure::Timeout, _) => Outcome::unavailable("no response in time"),
@@ -150,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn every_failure_at_every_step() {
+    fn failures_map_to_outcomes_by_step() {
         let reply = |code| Failure::Reply(code, String::new());
         // By step: connect, authenticate, sender, sender of a mail with parameters, recipient, body, dot.
         for (failure, kinds) in [
@@ -161,7 +169,7 @@ mod tests {
             (reply(550), "mmmxxxx"),
             (reply(554), "mmmxxxx"),
             (Failure::Tls(String::new()), "mmuuuu?"),
-            (Failure::Unable(String::new()), "mmxxxx?"),
+            (Failure::Unsupported(String::new()), "mmxxxx?"),
             (Failure::Host(String::new()), "mmmmmmm"),
             (Failure::Broken(String::new()), "uuuuuu?"),
             (Failure::Timeout, "uuuuuu?"),
@@ -172,11 +180,11 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_seen_from_outside() {
+    fn progress_is_visible_to_the_caller() {
         let progress = Progress::default();
         assert_eq!(progress.step(), Step::Connect);
         for step in Step::ALL {
-            progress.at(step);
+            progress.reach(step);
             assert_eq!(progress.step(), step);
         }
     }

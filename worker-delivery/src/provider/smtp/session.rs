@@ -61,7 +61,7 @@ pub struct Envelope {
 impl Session {
     /// Connects to the checked address; the host name is used only for the certificate.
     pub async fn open(config: &SmtpConfig, trust: &Trust, ip: IpAddr, progress: &Progress) -> Result<Self, Failure> {
-        progress.at(Step::Connect);
+        progress.reach(Step::Connect);
         let stream = stream::open(ip, config, &trust.tls).await?;
         let hello = ClientId::default();
         let mut connection = AsyncSmtpConnection::connect_with_transport(stream, &hello).await.map_err(failure)?;
@@ -69,7 +69,7 @@ impl Session {
             connection.starttls(trust.starttls(&config.host)?, &hello).await.map_err(failure)?;
         }
         if let Some((username, password)) = &config.credentials {
-            progress.at(Step::Authenticate);
+            progress.reach(Step::Authenticate);
             let credentials = Credentials::new(username.clone(), password.clone());
             connection.auth(&MECHANISMS, &credentials).await.map_err(failure)?;
         }
@@ -79,34 +79,34 @@ impl Session {
     /// Sends one mail and returns the server's response. After an error the session must not be used again.
     pub async fn send(&mut self, envelope: &Envelope, progress: &Progress) -> Result<String, Failure> {
         let connection = &mut self.0;
-        progress.at(Step::Sender);
+        progress.reach(Step::Sender);
         let mut parameters = Vec::new();
         // A Unicode sender comes from the settings, so a refusal concerns every mail.
-        let of_mail = envelope.from.to_string().is_ascii();
+        let is_of_this_mail = envelope.from.to_string().is_ascii();
         if !(envelope.from.to_string().is_ascii() && envelope.to.to_string().is_ascii()) {
             if !connection.server_info().supports_feature(Extension::SmtpUtfEight) {
-                return Err(Failure::Unable("the mail server does not accept addresses in Unicode".to_owned()));
+                return Err(Failure::Unsupported("the mail server does not accept addresses in Unicode".to_owned()));
             }
             parameters.push(MailParameter::SmtpUtfEight);
         }
         if !envelope.mail.is_ascii() {
             if !connection.server_info().supports_feature(Extension::EightBitMime) {
-                return Err(Failure::Unable("the mail server does not accept text in Unicode".to_owned()));
+                return Err(Failure::Unsupported("the mail server does not accept text in Unicode".to_owned()));
             }
             parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
         }
-        if of_mail && !parameters.is_empty() {
-            progress.at(Step::SenderOfMail);
+        if is_of_this_mail && !parameters.is_empty() {
+            progress.reach(Step::SenderWithParameters);
         }
         connection.command(Mail::new(Some(envelope.from.clone()), parameters)).await.map_err(failure)?;
-        progress.at(Step::Recipient);
+        progress.reach(Step::Recipient);
         connection.command(Rcpt::new(envelope.to.clone(), Vec::new())).await.map_err(failure)?;
         connection.command(Data).await.map_err(failure)?;
-        progress.at(Step::Body);
+        progress.reach(Step::Body);
         // The library requests one more part after writing the text, and then ends the mail.
         let text = std::iter::once(envelope.mail.as_slice());
         let parts = text.chain(std::iter::from_fn(|| {
-            progress.at(Step::Dot);
+            progress.reach(Step::Dot);
             None
         }));
         let answer = connection.message_iter(parts).await.map_err(failure)?;

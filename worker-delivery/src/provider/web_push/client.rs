@@ -15,16 +15,16 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::config::WebPushConfig;
-use super::encrypt::{PLAIN_MAX, encrypt};
+use super::encrypt::{MAX_TEXT_BYTES, encrypt};
 use super::error::{outcome, unanswered};
 use crate::provider::push::{Push, TTL_SECS};
 use crate::provider::{Outcome, TOO_LARGE};
 
 /// How long a token is valid, and how long it is used. Push services accept at most a day.
 const TOKEN_SECS: i64 = 12 * 3_600;
-const TOKEN_USED: Duration = Duration::from_hours(6);
+const TOKEN_REUSE: Duration = Duration::from_hours(6);
 /// Maximum push services whose tokens are cached: an attacker can register any number of them.
-const KEPT: usize = 1_000;
+const MAX_CACHED_TOKENS: usize = 1_000;
 
 pub struct Client {
     config: WebPushConfig,
@@ -44,7 +44,7 @@ impl Client {
             Ok(request) => request,
             Err(why) => return Outcome::Rejected(why),
         };
-        if let Err(why) = self.vet(&uri).await {
+        if let Err(why) = self.check_port(&uri).await {
             return Outcome::Rejected(why);
         }
         match self.http.call(request).await {
@@ -57,8 +57,8 @@ impl Client {
         let subscription = Subscription::parse(&push.token)?;
         let uri: Uri = subscription.endpoint.parse().map_err(|_| "the subscription's endpoint is not a URL")?;
         let text = push.payload().to_string();
-        if text.len() > PLAIN_MAX {
-            return Err(format!("{TOO_LARGE}: {} bytes, but browsers accept at most {PLAIN_MAX}", text.len()));
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(format!("{TOO_LARGE}: {} bytes, but browsers accept at most {MAX_TEXT_BYTES}", text.len()));
         }
         let own = PrivateKey::generate(&ECDH_P256).map_err(|_| "a key pair could not be generated")?;
         let body = encrypt(text.as_bytes(), &subscription, &own, &rand::random())
@@ -80,8 +80,8 @@ impl Client {
     fn authorization(&self, uri: &Uri) -> Result<String, String> {
         let origin = format!("https://{}", uri.authority().map_or("", http::uri::Authority::as_str));
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = tokens.get(&origin).filter(|(_, until)| Instant::now() < *until).map(|(token, _)| token.clone());
-        let token = match kept {
+        let cached = tokens.get(&origin).filter(|(_, until)| Instant::now() < *until).map(|(token, _)| token.clone());
+        let token = match cached {
             Some(token) => token,
             None => {
                 let mut claims = json!({ "aud": origin, "exp": self.clock.now().as_second() + TOKEN_SECS });
@@ -89,10 +89,10 @@ impl Client {
                     claims["sub"] = subject.as_str().into();
                 }
                 let token = self.config.key.token(None, &claims).map_err(|e| format!("the VAPID key {e}"))?;
-                if tokens.len() >= KEPT {
+                if tokens.len() >= MAX_CACHED_TOKENS {
                     tokens.clear();
                 }
-                tokens.insert(origin, (token.clone(), Instant::now() + TOKEN_USED));
+                tokens.insert(origin, (token.clone(), Instant::now() + TOKEN_REUSE));
                 token
             }
         };
@@ -100,7 +100,7 @@ impl Client {
     }
 
     /// Checks the port. Push services use 443; other ports are called only at addresses that the operator exempted.
-    async fn vet(&self, uri: &Uri) -> Result<(), String> {
+    async fn check_port(&self, uri: &Uri) -> Result<(), String> {
         let (host, port) = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(443));
         if port == 443 {
             return Ok(());

@@ -7,11 +7,11 @@ use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
 use domain::push_token::Subscription;
 
 /// Bytes of a record; the body is one record.
-const RECORD: u32 = 4_096;
+const RECORD_BYTES: u32 = 4_096;
 /// Bytes that the coding adds: salt, record size, key length and key in front; delimiter and tag at the end.
-const ADDED: usize = 16 + 4 + 1 + 65 + 1 + 16;
+const OVERHEAD_BYTES: usize = 16 + 4 + 1 + 65 + 1 + 16;
 /// Maximum bytes of a text: push services accept bodies of 4,096 bytes.
-pub const PLAIN_MAX: usize = RECORD as usize - ADDED;
+pub const MAX_TEXT_BYTES: usize = RECORD_BYTES as usize - OVERHEAD_BYTES;
 
 /// Encrypts a text for a browser. The key pair and the salt must not be reused.
 pub fn encrypt(text: &[u8], to: &Subscription, own: &PrivateKey, salt: &[u8; 16]) -> Result<Vec<u8>, Unspecified> {
@@ -30,9 +30,9 @@ pub fn encrypt(text: &[u8], to: &Subscription, own: &PrivateKey, salt: &[u8; 16]
     record.push(2);
     let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &content_key)?);
     key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut record)?;
-    let mut body = Vec::with_capacity(text.len() + ADDED);
+    let mut body = Vec::with_capacity(text.len() + OVERHEAD_BYTES);
     body.extend_from_slice(salt);
-    body.extend_from_slice(&RECORD.to_be_bytes());
+    body.extend_from_slice(&RECORD_BYTES.to_be_bytes());
     body.push(own_public.len() as u8);
     body.extend_from_slice(own_public);
     body.append(&mut record);
@@ -67,7 +67,7 @@ mod tests {
 
     /// The example of RFC 8291, section 5 and appendix A.
     #[test]
-    fn the_example_of_the_standard() {
+    fn example_of_rfc_8291_is_reproduced() {
         let to = Subscription {
             endpoint: "https://push.example.net/push/JzLQ3raZJfFBR0aqvOMsLrt54w4rJUsV".to_owned(),
             p256dh: bytes("BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4")
@@ -84,12 +84,12 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_text_fills_a_record() {
+    fn largest_text_fills_a_record() {
         let own = PrivateKey::generate(&ECDH_P256).unwrap();
         let browser = PrivateKey::generate(&ECDH_P256).unwrap();
         let p256dh = browser.compute_public_key().unwrap().as_ref().try_into().unwrap();
         let to = Subscription { endpoint: String::new(), p256dh, auth: [7; 16] };
-        assert_eq!(encrypt(&[b'x'; PLAIN_MAX], &to, &own, &[1; 16]).unwrap().len(), 4_096);
+        assert_eq!(encrypt(&[b'x'; MAX_TEXT_BYTES], &to, &own, &[1; 16]).unwrap().len(), 4_096);
         // A point that is not on the curve.
         let wrong = Subscription { p256dh: [4; 65], ..to };
         assert!(encrypt(b"x", &wrong, &own, &[1; 16]).is_err());

@@ -2,15 +2,15 @@
 //! service refuses our keys, the settings are not marked as invalid.
 
 use http::StatusCode;
-use http_client::{Answer, CallError};
+use http_client::{CallError, HttpResponse};
 use jiff::Timestamp;
 
-use crate::provider::http::{by_status, said};
+use crate::provider::http::{by_status, describe};
 use crate::provider::{Outcome, TOO_LARGE};
 
 /// Returns the outcome of a response. `id` is the accepted push's ID if the response names no location.
-pub fn outcome(answer: &Answer, id: &str, now: Timestamp) -> Outcome {
-    let why = said(answer.status, &answer.text());
+pub fn outcome(answer: &HttpResponse, id: &str, now: Timestamp) -> Outcome {
+    let why = describe(answer.status, &answer.text());
     match answer.status {
         status if status.is_success() => Outcome::Accepted(answer.header("location").unwrap_or(id).to_owned()),
         StatusCode::NOT_FOUND | StatusCode::GONE => Outcome::Gone(why),
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_status_has_its_outcome() {
+    fn statuses_map_to_outcomes() {
         for (status, name) in [
             (200, "accepted"),
             (201, "accepted"),
@@ -55,7 +55,7 @@ mod tests {
             (503, "unavailable"),
         ] {
             let status = StatusCode::from_u16(status).unwrap();
-            let answer = Answer { status, headers: HeaderMap::new(), body: Bytes::new(), whole: true };
+            let answer = HttpResponse { status, headers: HeaderMap::new(), body: Bytes::new(), complete: true };
             assert_eq!(outcome(&answer, "id", Timestamp::UNIX_EPOCH).name(), name, "{status}");
         }
     }

@@ -64,7 +64,7 @@ proptest! {
             now += Duration::from_millis(pause_ms);
             let ended: Vec<_> = in_flight.extract_if(.., |(ends, _)| *ends <= number).collect();
             for (_, outcome) in ended {
-                circuit.note(&outcome, now);
+                circuit.record(&outcome, now);
                 log.push((now, outcome));
             }
             let recent = since_response(&log);

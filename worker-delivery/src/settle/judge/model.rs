@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use super::*;
 
-fn message(lane: Lane, is_test: bool) -> Claimed {
+fn message(lane: Lane, is_test: bool) -> ClaimedMessage {
     let at = from_ms(1_790_000_000_000);
-    Claimed {
+    ClaimedMessage {
         project: ProjectId(Uuid::from_u128(1)),
         id: Uuid::from_u128(2),
         user_id: Uuid::from_u128(3),
@@ -69,7 +69,7 @@ proptest! {
         let mut outcomes: Vec<Outcome> = Vec::new();
         let mut end = None;
         for (outcome, random) in calls {
-            let at = Circumstances { due_by: now.into(), delays_from: now, random, unknown_retries, try_again_now, is_idempotent };
+            let at = SettleContext { due_by: now.into(), delays_from: now, random, unknown_retries, try_again_now, is_idempotent };
             message.attempt += 1;
             prop_assert!(may_be_sent(&message, at), "after {:?}", outcomes);
             let settled = judge(&message, &outcome, at);

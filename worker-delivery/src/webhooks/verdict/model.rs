@@ -8,12 +8,12 @@ use proptest::test_runner::RngSeed;
 
 use super::*;
 
-fn answer(status: u16, retry_after_s: Option<u64>) -> Answer {
+fn answer(status: u16, retry_after_s: Option<u64>) -> HttpResponse {
     let mut headers = HeaderMap::new();
     if let Some(retry_after) = retry_after_s {
         headers.insert(http::header::RETRY_AFTER, retry_after.into());
     }
-    Answer { status: StatusCode::from_u16(status).unwrap(), headers, body: Bytes::new(), whole: true }
+    HttpResponse { status: StatusCode::from_u16(status).unwrap(), headers, body: Bytes::new(), complete: true }
 }
 
 /// Response status of an endpoint, and its `Retry-After` in seconds.

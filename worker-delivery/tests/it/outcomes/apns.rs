@@ -9,7 +9,7 @@ use worker_delivery::provider::apns::{ApnsConfig, Client, Tokens};
 use worker_delivery::provider::push::Push;
 use worker_delivery::provider::{Outcome, TOO_LARGE};
 
-use super::{Answers, Numbers, Rig, every_outcome, outside};
+use super::{Numbers, ProviderTest, VendorResponses, assert_every_outcome, provider_context};
 
 const TOPIC: &str = "com.example.shop";
 
@@ -26,7 +26,7 @@ fn service() -> ApnsService {
 /// Returns a client with the service's own key and these identifiers.
 fn client(service: &ApnsService, url: &str, team: &str, topic: &str, ca: Option<&str>) -> Client {
     let ca: Vec<(&str, &str)> = ca.map(|file| ("OUTBOUND_CA_FILE", file)).into_iter().collect();
-    let outside = outside(&ca);
+    let context = provider_context(&ca);
     let settings = ChannelSettings {
         settings: json!({ "iosPushKeyId": service.key_id, "iosPushTeamId": team, "iosPushBundleId": topic })
             .as_object()
@@ -36,7 +36,7 @@ fn client(service: &ApnsService, url: &str, team: &str, topic: &str, ca: Option<
         ..ChannelSettings::default()
     };
     let config = ApnsConfig::from_settings(&settings, Some(&url.parse().unwrap())).unwrap().ok().unwrap();
-    Client::new(config, Tokens::default(), &outside.http, outside.clock)
+    Client::new(config, Tokens::default(), &context.http, context.clock)
 }
 
 fn push(n: u64, token: &str) -> Push {
@@ -47,9 +47,9 @@ fn refusal(status: u16, reason: &str) -> Reply {
     Reply::json(status, &json!({ "reason": reason }))
 }
 
-impl Rig for Apns {
+impl ProviderTest for Apns {
     type Vendor = ApnsService;
-    const ANSWERS: Answers = Answers {
+    const RESPONSES: VendorResponses = VendorResponses {
         throttled: || refusal(429, "TooManyRequests"),
         rejected: || refusal(400, "DeviceTokenNotForTopic"),
         misconfigured: Some(|| refusal(403, "InvalidProviderToken")),
@@ -67,7 +67,7 @@ impl Rig for Apns {
     }
 
     fn done(&self) -> usize {
-        self.server.vendor().taken().len()
+        self.server.vendor().accepted().len()
     }
 
     async fn send_to(&self, url: &str) -> Outcome {
@@ -79,20 +79,20 @@ impl Rig for Apns {
 async fn apns_has_every_outcome() {
     let server = ProviderServer::start(service()).await;
     let client = client(server.vendor(), &server.url(), "DEF123GHIJ", TOPIC, None);
-    let rig = Apns { server, client, numbers: Numbers::default() };
-    every_outcome(&rig).await;
-    let taken = rig.server.vendor().taken();
+    let test = Apns { server, client, numbers: Numbers::default() };
+    assert_every_outcome(&test).await;
+    let taken = test.server.vendor().accepted();
     let expected = json!({ "title": "Hello ✓", "body": "Your order is on its way" });
     assert_eq!((&taken[0]["aps"]["alert"], &taken[0]["url"]), (&expected, &json!("https://shop.example/orders/1")));
     // A repeat replaces the first copy on the device.
     assert_eq!((&taken[1]["collapseId"], &taken[1]["messageId"]), (&taken[2]["collapseId"], &taken[2]["messageId"]));
     // All calls used one token.
-    let received = rig.server.received();
+    let received = test.server.received();
     assert!(received.iter().all(|r| r.http2 && r.header("authorization") == received[0].header("authorization")));
 }
 
 #[tokio::test]
-async fn the_vendors_checks_are_passed_and_its_refusals_understood() {
+async fn apns_accepts_requests_and_its_refusals_map_to_outcomes() {
     let server = ProviderServer::start_tls(service(), "localhost").await;
     let (service, ca) = (server.vendor(), server.ca_file());
     let with = |team: &str, topic: &str| client(service, &server.url(), team, topic, ca.as_deref());
@@ -108,7 +108,7 @@ async fn the_vendors_checks_are_passed_and_its_refusals_understood() {
         (&with("DEF123GHIJ", "com.example.other"), "aa01", "misconfigured", "400 TopicDisallowed"),
     ] {
         let outcome = client.send(&push(2, token)).await;
-        assert!(outcome.name() == name && outcome.words().contains(words), "{token}: {outcome:?}");
+        assert!(outcome.name() == name && outcome.text().contains(words), "{token}: {outcome:?}");
     }
     let calls = server.received().len();
     let large = Push { body: "x".repeat(4_096), ..push(3, "aa01") };

@@ -8,7 +8,7 @@ use worker_delivery::provider::Outcome;
 use worker_delivery::provider::gateway::{Client, GatewayConfig};
 use worker_delivery::provider::push::Push;
 
-use super::{Answers, Numbers, Rig, every_outcome, outside};
+use super::{Numbers, ProviderTest, VendorResponses, assert_every_outcome, provider_context};
 
 struct V1 {
     server: ProviderServer<PushGateway>,
@@ -19,9 +19,9 @@ struct V1 {
 struct Legacy(V1);
 
 fn client(key: &str, url: &str) -> Client {
-    let outside = outside(&[]);
+    let context = provider_context(&[]);
     let config = GatewayConfig::from_key(key, &url.parse().unwrap()).ok().unwrap();
-    Client::new(config, outside.http, outside.clock)
+    Client::new(config, context.http, context.clock)
 }
 
 fn push(n: u64, token: &str) -> Push {
@@ -43,9 +43,9 @@ impl V1 {
     }
 }
 
-impl Rig for V1 {
+impl ProviderTest for V1 {
     type Vendor = PushGateway;
-    const ANSWERS: Answers = Answers {
+    const RESPONSES: VendorResponses = VendorResponses {
         throttled: || refusal(429, "RESOURCE_EXHAUSTED", "QUOTA_EXCEEDED"),
         rejected: || refusal(400, "INVALID_ARGUMENT", "INVALID_ARGUMENT"),
         misconfigured: Some(|| refusal(403, "PERMISSION_DENIED", "")),
@@ -62,7 +62,7 @@ impl Rig for V1 {
     }
 
     fn done(&self) -> usize {
-        self.server.vendor().taken().len()
+        self.server.vendor().accepted().len()
     }
 
     async fn send_to(&self, url: &str) -> Outcome {
@@ -70,9 +70,9 @@ impl Rig for V1 {
     }
 }
 
-impl Rig for Legacy {
+impl ProviderTest for Legacy {
     type Vendor = PushGateway;
-    const ANSWERS: Answers = Answers {
+    const RESPONSES: VendorResponses = VendorResponses {
         throttled: || Reply::json(200, &json!({ "results": [{ "error": "DeviceMessageRateExceeded" }] })),
         rejected: || Reply::json(200, &json!({ "results": [{ "error": "MismatchSenderId" }] })),
         misconfigured: Some(|| Reply::empty(401)),
@@ -89,7 +89,7 @@ impl Rig for Legacy {
     }
 
     fn done(&self) -> usize {
-        self.0.server.vendor().taken().len()
+        self.0.server.vendor().accepted().len()
     }
 
     async fn send_to(&self, url: &str) -> Outcome {
@@ -105,46 +105,46 @@ async fn v1() -> V1 {
 
 #[tokio::test]
 async fn the_gateway_with_a_service_account_has_every_outcome() {
-    let rig = v1().await;
-    every_outcome(&rig).await;
-    let first = &rig.server.vendor().taken()[0];
+    let test = v1().await;
+    assert_every_outcome(&test).await;
+    let first = &test.server.vendor().accepted()[0];
     assert_eq!(first["notification"], json!({ "title": "Hello ✓", "body": "Your order is on its way" }));
     let id = Uuid::from_u128(1);
     assert_eq!(first["data"], json!({ "messageId": id, "url": "https://shop.example/orders/1" }));
     // One access token served all calls.
-    assert_eq!(rig.server.vendor().granted(), 1);
+    assert_eq!(test.server.vendor().granted(), 1);
 }
 
 #[tokio::test]
 async fn the_gateway_with_a_server_key_has_every_outcome() {
     let server = ProviderServer::start(PushGateway::new()).await;
     let client = client(&server.vendor().server_key, &server.url());
-    every_outcome(&Legacy(V1 { server, client, numbers: Numbers::default() })).await;
+    assert_every_outcome(&Legacy(V1 { server, client, numbers: Numbers::default() })).await;
 }
 
 #[tokio::test]
-async fn a_withdrawn_access_token_is_asked_for_anew() {
-    let rig = v1().await;
-    assert!(matches!(rig.send(false).await, Outcome::Accepted(_)));
-    rig.server.fail_next(Fault::Answer(refusal(401, "UNAUTHENTICATED", "")));
-    assert!(matches!(rig.send(false).await, Outcome::Unavailable { .. }));
-    assert!(matches!(rig.send(true).await, Outcome::Accepted(_)));
-    assert_eq!((rig.server.vendor().granted(), rig.done()), (2, 2));
-    let gone = rig.client.send(&push(9, "dead-token")).await;
+async fn revoked_access_token_is_requested_again() {
+    let test = v1().await;
+    assert!(matches!(test.send(false).await, Outcome::Accepted(_)));
+    test.server.fail_next(Fault::Respond(refusal(401, "UNAUTHENTICATED", "")));
+    assert!(matches!(test.send(false).await, Outcome::Unavailable { .. }));
+    assert!(matches!(test.send(true).await, Outcome::Accepted(_)));
+    assert_eq!((test.server.vendor().granted(), test.done()), (2, 2));
+    let gone = test.client.send(&push(9, "dead-token")).await;
     assert!(matches!(&gone, Outcome::Gone(why) if why.contains("UNREGISTERED")), "{gone:?}");
 }
 
 #[tokio::test]
-async fn trouble_with_the_access_token_is_no_doubt_about_the_message() {
-    let (rig, other) = (v1().await, PushGateway::new());
-    for (fault, name) in [(Fault::Answer(Reply::empty(503)), "unavailable"), (Fault::Reset, "unavailable")] {
-        rig.server.fail_next(fault);
-        assert_eq!(rig.send(false).await.name(), name);
+async fn access_token_failure_is_not_ambiguous() {
+    let (test, other) = (v1().await, PushGateway::new());
+    for (fault, name) in [(Fault::Respond(Reply::empty(503)), "unavailable"), (Fault::Reset, "unavailable")] {
+        test.server.fail_next(fault);
+        assert_eq!(test.send(false).await.name(), name);
     }
     // A key that belongs to another account.
-    let mut account = rig.server.vendor().account(&rig.server.url());
+    let mut account = test.server.vendor().account(&test.server.url());
     account["private_key"] = other.account("")["private_key"].clone();
-    let outcome = client(&account.to_string(), &rig.server.url()).send(&push(1, "fcm-token")).await;
+    let outcome = client(&account.to_string(), &test.server.url()).send(&push(1, "fcm-token")).await;
     assert!(matches!(&outcome, Outcome::Misconfigured(why) if why.contains("invalid_grant")), "{outcome:?}");
-    assert_eq!(rig.done(), 0);
+    assert_eq!(test.done(), 0);
 }

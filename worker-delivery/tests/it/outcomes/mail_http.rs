@@ -7,7 +7,7 @@ use uuid::Uuid;
 use worker_delivery::provider::mail_http::{Client, MailHttpConfig};
 use worker_delivery::provider::{Email, Outcome};
 
-use super::{Answers, Numbers, Rig, every_outcome, outside};
+use super::{Numbers, ProviderTest, VendorResponses, assert_every_outcome, provider_context};
 
 struct Mail {
     server: ProviderServer<MailService>,
@@ -17,9 +17,9 @@ struct Mail {
 
 fn client(url: &str, key: &str, from: &str, ca: Option<&str>) -> Client {
     let ca: Vec<(&str, &str)> = ca.map(|file| ("OUTBOUND_CA_FILE", file)).into_iter().collect();
-    let outside = outside(&ca);
+    let context = provider_context(&ca);
     let config = MailHttpConfig { base: url.parse().unwrap(), api_key: key.to_owned(), from: from.parse().unwrap() };
-    Client::new(config, outside.http, outside.clock)
+    Client::new(config, context.http, context.clock)
 }
 
 fn email(n: u64) -> Email {
@@ -38,9 +38,9 @@ fn refusal(status: u16, name: &str) -> Reply {
     Reply::json(status, &json!({ "statusCode": status, "name": name, "message": "words" }))
 }
 
-impl Rig for Mail {
+impl ProviderTest for Mail {
     type Vendor = MailService;
-    const ANSWERS: Answers = Answers {
+    const RESPONSES: VendorResponses = VendorResponses {
         throttled: || refusal(429, "rate_limit_exceeded"),
         rejected: || refusal(422, "invalid_parameter"),
         misconfigured: Some(|| refusal(401, "restricted_api_key")),
@@ -70,9 +70,9 @@ impl Rig for Mail {
 async fn mail_over_http_has_every_outcome() {
     let server = ProviderServer::start(MailService::new("re_key", "example.com")).await;
     let client = client(&server.url(), "re_key", "The Shop <shop@example.com>", None);
-    let rig = Mail { server, client, numbers: Numbers::default() };
-    every_outcome(&rig).await;
-    let mail = &rig.server.vendor().mails()[0];
+    let test = Mail { server, client, numbers: Numbers::default() };
+    assert_every_outcome(&test).await;
+    let mail = &test.server.vendor().mails()[0];
     assert_eq!(
         (&mail["subject"], &mail["html"], &mail["text"]),
         (&json!("Hello ✓"), &json!("<p>Hi</p>"), &json!("Hi"))
@@ -83,7 +83,7 @@ async fn mail_over_http_has_every_outcome() {
 }
 
 #[tokio::test]
-async fn wrong_keys_and_senders_are_the_settings_fault() {
+async fn wrong_keys_and_senders_are_misconfigured() {
     let server = ProviderServer::start(MailService::new("re_key", "example.com")).await;
     for (key, from, words) in
         [("re_other", "shop@example.com", "invalid_api_key"), ("re_key", "shop@example.org", "not verified")]

@@ -8,7 +8,7 @@ use worker_delivery::provider::Outcome;
 use worker_delivery::provider::push::Push;
 use worker_delivery::provider::push_provider::{Client, ProviderApp, PushProviderConfig};
 
-use super::{Answers, Numbers, Rig, every_outcome, outside};
+use super::{Numbers, ProviderTest, VendorResponses, assert_every_outcome, provider_context};
 
 struct ThirdParty {
     server: ProviderServer<PushProviderService>,
@@ -17,9 +17,9 @@ struct ThirdParty {
 }
 
 fn client(url: &str, app: &str, key: &str) -> Client {
-    let outside = outside(&[]);
+    let context = provider_context(&[]);
     let config = PushProviderConfig { base: url.parse().unwrap(), app: ProviderApp::new(app, key).unwrap() };
-    Client::new(config, outside.http, outside.clock)
+    Client::new(config, context.http, context.clock)
 }
 
 fn push(n: u64, token: &str) -> Push {
@@ -30,9 +30,9 @@ fn refusal(status: u16, words: &str) -> Reply {
     Reply::json(status, &json!({ "errors": [words] }))
 }
 
-impl Rig for ThirdParty {
+impl ProviderTest for ThirdParty {
     type Vendor = PushProviderService;
-    const ANSWERS: Answers = Answers {
+    const RESPONSES: VendorResponses = VendorResponses {
         throttled: || refusal(429, "API rate limit exceeded"),
         rejected: || refusal(400, "Message Notifications must have English language content"),
         misconfigured: Some(|| refusal(403, "Access denied.")),
@@ -50,7 +50,7 @@ impl Rig for ThirdParty {
     }
 
     fn done(&self) -> usize {
-        self.server.vendor().taken().len()
+        self.server.vendor().accepted().len()
     }
 
     async fn send_to(&self, url: &str) -> Outcome {
@@ -62,9 +62,9 @@ impl Rig for ThirdParty {
 async fn a_third_party_push_provider_has_every_outcome() {
     let server = ProviderServer::start(PushProviderService::new(&[("app-1", "key-1")])).await;
     let client = client(&server.url(), "app-1", "key-1");
-    let rig = ThirdParty { server, client, numbers: Numbers::default() };
-    every_outcome(&rig).await;
-    let notification = &rig.server.vendor().taken()[0];
+    let test = ThirdParty { server, client, numbers: Numbers::default() };
+    assert_every_outcome(&test).await;
+    let notification = &test.server.vendor().accepted()[0];
     assert_eq!(notification["url"], "https://shop.example/orders/1");
     assert_eq!(
         (&notification["headings"]["en"], &notification["contents"]["en"], &notification["data"]["messageId"]),
@@ -73,7 +73,7 @@ async fn a_third_party_push_provider_has_every_outcome() {
 }
 
 #[tokio::test]
-async fn wrong_apps_and_keys_are_the_settings_fault_and_dead_devices_are_gone() {
+async fn wrong_apps_and_keys_are_misconfigured_and_expired_devices_are_gone() {
     let server = ProviderServer::start(PushProviderService::new(&[("app-1", "key-1")])).await;
     for (app, key, token, name) in [
         ("app-2", "key-1", "aa01", "misconfigured"),
@@ -83,5 +83,5 @@ async fn wrong_apps_and_keys_are_the_settings_fault_and_dead_devices_are_gone() 
         let outcome = client(&server.url(), app, key).send(&push(1, token)).await;
         assert_eq!(outcome.name(), name, "{outcome:?}");
     }
-    assert!(server.vendor().taken().is_empty());
+    assert!(server.vendor().accepted().is_empty());
 }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use worker_delivery::provider::Outcome;
 use worker_delivery::provider::sms::{Client, Sms, SmsConfig};
 
-use super::{Answers, Rig, every_outcome, outside};
+use super::{ProviderTest, VendorResponses, assert_every_outcome, provider_context};
 
 const FROM: &str = "+15005550006";
 
@@ -16,14 +16,14 @@ struct Text {
 }
 
 fn client(url: &str, token: &str, from: &str) -> Client {
-    let outside = outside(&[]);
+    let context = provider_context(&[]);
     let config = SmsConfig {
         base: url.parse().unwrap(),
         account: "AC1".to_owned(),
         token: token.to_owned(),
         from: from.to_owned(),
     };
-    Client::new(config, outside.http, outside.clock)
+    Client::new(config, context.http, context.clock)
 }
 
 fn sms(to: &str, text: &str) -> Sms {
@@ -34,9 +34,9 @@ fn refusal(status: u16, code: u32) -> Reply {
     Reply::json(status, &json!({ "code": code, "message": "words", "status": status }))
 }
 
-impl Rig for Text {
+impl ProviderTest for Text {
     type Vendor = SmsService;
-    const ANSWERS: Answers = Answers {
+    const RESPONSES: VendorResponses = VendorResponses {
         throttled: || refusal(429, 20429),
         rejected: || refusal(400, 21408),
         misconfigured: Some(|| refusal(401, 20003)),
@@ -53,7 +53,7 @@ impl Rig for Text {
     }
 
     fn done(&self) -> usize {
-        self.server.vendor().taken().len()
+        self.server.vendor().accepted().len()
     }
 
     async fn send_to(&self, url: &str) -> Outcome {
@@ -65,11 +65,11 @@ impl Rig for Text {
 async fn sms_has_every_outcome() {
     let server = ProviderServer::start(SmsService::new("AC1", "token", FROM)).await;
     let client = client(&server.url(), "token", FROM);
-    every_outcome(&Text { server, client }).await;
+    assert_every_outcome(&Text { server, client }).await;
 }
 
 #[tokio::test]
-async fn texts_arrive_as_they_were_written_and_wrong_fields_are_told_apart() {
+async fn texts_arrive_unchanged_and_wrong_fields_are_distinguished() {
     let server = ProviderServer::start(SmsService::new("AC1", "token", FROM)).await;
     let send = async |token: &str, from: &str, to: &str, text: &str| {
         client(&server.url(), token, from).send(&sms(to, text)).await
@@ -77,7 +77,7 @@ async fn texts_arrive_as_they_were_written_and_wrong_fields_are_told_apart() {
     let text = "Überraschung & mehr: 100 % = 5 € + ✓\nZeile=2;";
     let outcome = send("token", FROM, "+4915112345678", text).await;
     assert!(matches!(&outcome, Outcome::Accepted(id) if id.starts_with("SM")), "{outcome:?}");
-    let taken = &server.vendor().taken()[0];
+    let taken = &server.vendor().accepted()[0];
     assert_eq!((taken["To"].as_str(), taken["From"].as_str(), taken["Body"].as_str()), ("+4915112345678", FROM, text));
     for (token, from, to, name, words) in [
         ("wrong", FROM, "+4915112345678", "misconfigured", "20003"),
@@ -86,7 +86,7 @@ async fn texts_arrive_as_they_were_written_and_wrong_fields_are_told_apart() {
         ("token", FROM, "+4915112340000", "gone", "21610"),
     ] {
         let outcome = send(token, from, to, "x").await;
-        assert!(outcome.name() == name && outcome.words().contains(words), "{outcome:?}");
+        assert!(outcome.name() == name && outcome.text().contains(words), "{outcome:?}");
     }
-    assert_eq!(server.vendor().taken().len(), 1);
+    assert_eq!(server.vendor().accepted().len(), 1);
 }

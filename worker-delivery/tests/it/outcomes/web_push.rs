@@ -9,7 +9,7 @@ use worker_delivery::provider::push::Push;
 use worker_delivery::provider::web_push::{Client, WebPushConfig};
 use worker_delivery::provider::{Outcome, TOO_LARGE};
 
-use super::{Answers, Numbers, Rig, every_outcome, outside};
+use super::{Numbers, ProviderTest, VendorResponses, assert_every_outcome, provider_context};
 
 struct Web {
     server: ProviderServer<WebPushService>,
@@ -33,18 +33,18 @@ fn client(keys: &VapidKeys, server: &ProviderServer<WebPushService>, exempt: boo
     if !exempt {
         variables.push(("OUTBOUND_ALLOW", "192.0.2.0/24"));
     }
-    let outside = outside(&variables);
+    let context = provider_context(&variables);
     let config = WebPushConfig::new(keys, Some("mailto:push@example.com")).unwrap();
-    Client::new(config, outside.http, outside.clock)
+    Client::new(config, context.http, context.clock)
 }
 
 fn push(n: u64, token: &str) -> Push {
     super::push(n, Platform::Web, token)
 }
 
-impl Rig for Web {
+impl ProviderTest for Web {
     type Vendor = WebPushService;
-    const ANSWERS: Answers = Answers {
+    const RESPONSES: VendorResponses = VendorResponses {
         throttled: || Reply::empty(429),
         rejected: || Reply::empty(400),
         misconfigured: None,
@@ -62,7 +62,7 @@ impl Rig for Web {
     }
 
     fn done(&self) -> usize {
-        self.server.vendor().taken().len()
+        self.server.vendor().accepted().len()
     }
 
     async fn send_to(&self, url: &str) -> Outcome {
@@ -73,45 +73,45 @@ impl Rig for Web {
 
 #[tokio::test]
 async fn web_push_has_every_outcome() {
-    let rig = Web::start().await;
-    every_outcome(&rig).await;
-    let taken = rig.server.vendor().taken();
+    let test = Web::start().await;
+    assert_every_outcome(&test).await;
+    let taken = test.server.vendor().accepted();
     let first = json!({
         "title": "Hello ✓", "body": "Your order is on its way", "messageId": Uuid::from_u128(1),
         "url": "https://shop.example/orders/1",
     });
     assert_eq!(taken[0], first);
-    let received = rig.server.received();
+    let received = test.server.received();
     assert!(received.iter().all(|r| r.header("authorization") == received[0].header("authorization")));
 }
 
 #[tokio::test]
-async fn keys_sizes_and_subscriptions_are_told_apart() {
-    let rig = Web::start().await;
-    let stranger = client(&VapidKeys::generate().unwrap(), &rig.server, true);
-    let outcome = stranger.send(&push(1, &rig.subscription)).await;
+async fn key_size_and_subscription_errors_are_distinguished() {
+    let test = Web::start().await;
+    let stranger = client(&VapidKeys::generate().unwrap(), &test.server, true);
+    let outcome = stranger.send(&push(1, &test.subscription)).await;
     assert!(matches!(&outcome, Outcome::Rejected(why) if why.contains("VAPID")), "{outcome:?}");
     // Exactly the maximum size, and one byte more.
-    let empty = Push { body: String::new(), ..push(2, &rig.subscription) };
+    let empty = Push { body: String::new(), ..push(2, &test.subscription) };
     let room = 3_993 - empty.payload().to_string().len();
     let fits = Push { body: "x".repeat(room), ..empty.clone() };
-    let outcome = rig.client.send(&fits).await;
+    let outcome = test.client.send(&fits).await;
     assert!(matches!(outcome, Outcome::Accepted(_)), "{outcome:?}");
-    let outcome = rig.client.send(&Push { body: "x".repeat(room + 1), ..empty }).await;
+    let outcome = test.client.send(&Push { body: "x".repeat(room + 1), ..empty }).await;
     assert!(matches!(&outcome, Outcome::Rejected(why) if why.starts_with(TOO_LARGE)), "{outcome:?}");
-    assert_eq!(rig.server.received().len(), 2);
-    rig.server.vendor().forget_all();
-    assert!(matches!(rig.client.send(&push(3, &rig.subscription)).await, Outcome::Gone(_)));
+    assert_eq!(test.server.received().len(), 2);
+    test.server.vendor().unsubscribe_all();
+    assert!(matches!(test.client.send(&push(3, &test.subscription)).await, Outcome::Gone(_)));
     for wrong in ["", "{}", "token", r#"{"endpoint":"https://a/","keys":{"p256dh":"x","auth":"y"}}"#] {
-        assert!(matches!(rig.client.send(&push(4, wrong)).await, Outcome::Rejected(_)), "{wrong}");
+        assert!(matches!(test.client.send(&push(4, wrong)).await, Outcome::Rejected(_)), "{wrong}");
     }
 }
 
 #[tokio::test]
-async fn inner_addresses_and_other_ports_are_not_called() {
-    let rig = Web::start().await;
-    let port = rig.server.port();
-    let guarded = client(&VapidKeys::generate().unwrap(), &rig.server, false);
+async fn internal_addresses_and_other_ports_are_not_called() {
+    let test = Web::start().await;
+    let port = test.server.port();
+    let guarded = client(&VapidKeys::generate().unwrap(), &test.server, false);
     for url in [
         format!("https://localhost:{port}"),
         format!("https://127.0.0.1:{port}"),
@@ -123,11 +123,11 @@ async fn inner_addresses_and_other_ports_are_not_called() {
         "https://[fd00::1]".to_owned(),
         "https://localhost".to_owned(),
     ] {
-        let outcome = guarded.send(&push(1, &rig.server.vendor().subscribe(&url))).await;
+        let outcome = guarded.send(&push(1, &test.server.vendor().subscribe(&url))).await;
         assert!(matches!(&outcome, Outcome::Rejected(why) if why.contains("may not be called")), "{url}: {outcome:?}");
     }
     // A public address, with a port that no push service uses.
-    let outcome = guarded.send(&push(1, &rig.server.vendor().subscribe("https://192.88.98.1:8443"))).await;
+    let outcome = guarded.send(&push(1, &test.server.vendor().subscribe("https://192.88.98.1:8443"))).await;
     assert!(matches!(&outcome, Outcome::Rejected(why) if why.contains("only 443")), "{outcome:?}");
-    assert!(rig.server.received().is_empty());
+    assert!(test.server.received().is_empty());
 }

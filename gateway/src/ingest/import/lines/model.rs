@@ -14,7 +14,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
-    fn lines_are_those_of_the_whole_text(
+    fn lines_equal_those_of_the_whole_text(
         lines in prop::collection::vec((length(), any::<bool>()), 0..12),
         ends_with_break in any::<bool>(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
@@ -33,12 +33,12 @@ proptest! {
         if expected.last().is_some_and(|last| last.is_empty()) {
             expected.pop();
         }
-        let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
-        places.push(text.len());
-        places.sort_unstable();
+        let mut offsets: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+        offsets.push(text.len());
+        offsets.sort_unstable();
         let (mut cut, mut from, mut found) = (Lines::default(), 0, Vec::new());
         cut.set_number(first);
-        for to in places {
+        for to in offsets {
             cut.push(&text[from..to]);
             from = to;
             let is_end = to == text.len();

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_is_needed_where_there_is_an_address() {
+    fn model_is_required_with_a_base_url() {
         let read = |pairs: &[(&str, &str)]| AiConfig::from_env(&Env::from_pairs(pairs.iter().copied()));
         assert_eq!(read(&[("AI_MODEL", "m")]).unwrap(), None);
         let whole = read(&[("AI_BASE_URL", "http://127.0.0.1:9/v1/"), ("AI_MODEL", "m"), ("AI_API_KEY", "hunter2")]);

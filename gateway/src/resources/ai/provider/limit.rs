@@ -9,7 +9,7 @@ use quick_cache::sync::Cache;
 
 use super::AiError;
 use crate::limits::rate_limit::Lane;
-use crate::limits::rate_limit::local::Local;
+use crate::limits::rate_limit::local::LocalBucket;
 
 /// Maximum number of owners whose buckets are cached.
 const CAPACITY: usize = 10_000;
@@ -18,7 +18,7 @@ pub struct Limits {
     per_minute: u32,
     /// This gateway's share of `per_minute`.
     share: u32,
-    owners: Cache<OwnerId, Arc<Local>>,
+    owners: Cache<OwnerId, Arc<LocalBucket>>,
 }
 
 impl Limits {
@@ -28,11 +28,11 @@ impl Limits {
     }
 
     pub fn take(&self, owner: OwnerId) -> Result<(), AiError> {
-        let new = || Ok::<_, Infallible>(Arc::new(Local::per_minute(self.share)));
+        let new = || Ok::<_, Infallible>(Arc::new(LocalBucket::per_minute(self.share)));
         let Ok(bucket) = self.owners.get_or_insert_with(&owner, new);
         bucket.take(Lane::Public, Instant::now()).map(drop).map_err(|wait| {
             let retry_after = wait.as_secs_f64().ceil().clamp(1.0, 60.0) as u32;
-            AiError::TooMany { per_minute: self.per_minute, retry_after }
+            AiError::RateLimited { per_minute: self.per_minute, retry_after }
         })
     }
 }
@@ -44,12 +44,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_owner_has_its_own_share() {
+    fn owners_are_limited_separately() {
         let limits = Limits::new(4, 2);
         let (one, other) = (OwnerId(Uuid::from_u128(1)), OwnerId(Uuid::from_u128(2)));
         assert_eq!((0..5).filter(|_| limits.take(one).is_ok()).count(), 2);
         assert!(limits.take(other).is_ok());
-        let Err(AiError::TooMany { per_minute, retry_after }) = limits.take(one) else { panic!("no limit") };
+        let Err(AiError::RateLimited { per_minute, retry_after }) = limits.take(one) else { panic!("no limit") };
         assert!(per_minute == 4 && (1..=60).contains(&retry_after));
     }
 }

@@ -29,11 +29,11 @@ pub struct Completion {
 
 #[derive(Deserialize)]
 struct Choice {
-    message: Answer,
+    message: ChoiceMessage,
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct ChoiceMessage {
     content: Option<String>,
 }
 
@@ -45,21 +45,21 @@ impl Completion {
     }
 }
 
-pub struct Failure;
+pub struct ProviderError;
 
 /// Maximum number of characters of a provider's error message to pass on.
-const WORDS_MAX: usize = 300;
+const MESSAGE_MAX: usize = 300;
 
-impl Failure {
+impl ProviderError {
     /// Returns the provider's error message: `error.message`, `error`, `message` or `detail` of its JSON, or else the
     /// whole body as text.
-    pub fn words(body: &[u8]) -> String {
+    pub fn message(body: &[u8]) -> String {
         let text = String::from_utf8_lossy(body);
         let json: Value = serde_json::from_slice(body).unwrap_or_default();
-        let said = [&json["error"]["message"], &json["error"], &json["message"], &json["detail"]];
-        let words = said.into_iter().find_map(Value::as_str).unwrap_or(&text);
-        let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
-        let short: String = line.chars().filter(|c| !c.is_control()).take(WORDS_MAX).collect();
+        let fields = [&json["error"]["message"], &json["error"], &json["message"], &json["detail"]];
+        let message = fields.into_iter().find_map(Value::as_str).unwrap_or(&text);
+        let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+        let short: String = line.chars().filter(|c| !c.is_control()).take(MESSAGE_MAX).collect();
         if short.is_empty() { "no error message".to_owned() } else { short }
     }
 }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_choice_counts() {
+    fn first_choice_is_returned() {
         let body =
             br#"{"id":"x","choices":[{"message":{"role":"assistant","content":"a"}},{"message":{"content":"b"}}]}"#;
         assert_eq!(Completion::text(body).as_deref(), Some("a"));
@@ -79,16 +79,16 @@ mod tests {
     }
 
     #[test]
-    fn a_providers_words_are_found_wherever_it_puts_them() {
-        for (body, words) in [
+    fn provider_error_message_is_extracted_from_known_fields() {
+        for (body, message) in [
             (r#"{"error":{"message":"Rate limit\nreached","type":"x"}}"#, "Rate limit reached"),
             (r#"{"error":"model not found"}"#, "model not found"),
             (r#"{"detail":"no"}"#, "no"),
             ("<h1>Bad Gateway</h1>", "<h1>Bad Gateway</h1>"),
             ("", "no error message"),
         ] {
-            assert_eq!(Failure::words(body.as_bytes()), words);
+            assert_eq!(ProviderError::message(body.as_bytes()), message);
         }
-        assert_eq!(Failure::words("x".repeat(1_000).as_bytes()).len(), WORDS_MAX);
+        assert_eq!(ProviderError::message("x".repeat(1_000).as_bytes()).len(), MESSAGE_MAX);
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use uuid::Uuid;
 
-use super::{EVENT_NAME, WORD};
+use super::{EVENT_NAME, IDENTIFIER};
 use crate::http::fields::{Element, Fields, Text};
 
 const PROPERTY: Text = Text::line(300);
@@ -17,7 +17,7 @@ const REPEATS: &[(&str, Repeat)] = &[("once", Repeat::Once), ("yearly", Repeat::
 type Parse = fn(&Value, &str) -> Result<Vec<Rule>, Vec<RuleProblem>>;
 
 /// Validates rules on a user; returns them unchanged.
-pub(super) fn person_rules(element: Element<'_>) -> Option<Value> {
+pub(super) fn user_rules(element: Element<'_>) -> Option<Value> {
     rules(&element, rules::parse)
 }
 
@@ -51,9 +51,9 @@ pub(super) fn seconds(element: &Element<'_>, allowed: RangeInclusive<f64>) -> Op
     };
     let seconds = seconds.filter(|seconds| allowed.contains(seconds));
     if seconds.is_none() {
-        let (least, most) = (allowed.start(), allowed.end());
+        let (min, max) = (allowed.start(), allowed.end());
         element.problem(format!(
-            "must be a number of seconds from {least} to {most}, or a duration such as `3d`, `12h`, `15m`"
+            "must be a number of seconds from {min} to {max}, or a duration such as `3d`, `12h`, `15m`"
         ));
     }
     seconds
@@ -88,7 +88,7 @@ pub(super) fn goal(element: &Element<'_>) -> Option<Goal> {
 
 /// Reads a segment ID.
 pub(super) fn segment_id(element: &Element<'_>) -> Option<Uuid> {
-    let id = Uuid::try_parse(element.text(&WORD)?).ok();
+    let id = Uuid::try_parse(element.text(&IDENTIFIER)?).ok();
     if id.is_none() {
         element.problem("must be the ID of a segment");
     }
@@ -107,7 +107,7 @@ pub(super) fn date(element: &Element<'_>) -> Option<DateTrigger> {
 }
 
 /// Names that rules resolve to built-in user fields instead of properties, or to properties that are not dates.
-const NO_DATES: [&str; 7] = ["id", "email", "name", "externalId", "anonymousId", "createdAt", "lastSeenAt"];
+const NON_DATE_FIELDS: [&str; 7] = ["id", "email", "name", "externalId", "anonymousId", "createdAt", "lastSeenAt"];
 
 /// Reads the path of a property that may hold a date, such as `renewal` or `properties.contract.end`.
 pub(super) fn property(fields: &mut Fields<'_>, is_required: bool) -> Option<String> {
@@ -121,7 +121,7 @@ pub(super) fn property(fields: &mut Fields<'_>, is_required: bool) -> Option<Str
         fields.problem("property", "must be a property name, or several joined by dots");
         return None;
     }
-    if NO_DATES.contains(&text) {
+    if NON_DATE_FIELDS.contains(&text) {
         let own = format!(
             "must be a property that holds a date; `{text}` is a built-in field (a property with that name is `properties.{text}`)"
         );

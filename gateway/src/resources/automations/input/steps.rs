@@ -6,8 +6,8 @@ use http::Uri;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::parts::{event_rules, given, person_rules, property, required_seconds, seconds, time};
-use super::{EVENT_NAME, NAME, WORD};
+use super::parts::{event_rules, given, property, required_seconds, seconds, time, user_rules};
+use super::{EVENT_NAME, IDENTIFIER, NAME};
 use crate::http::fields::{Element, Fields, Text};
 use crate::ingest::properties;
 
@@ -72,7 +72,7 @@ impl Reader {
 
     fn step(&mut self, element: &Element<'_>, depth: usize) -> Option<Step> {
         let mut fields = element.object()?;
-        let kind = fields.required_text("type", &WORD);
+        let kind = fields.required_text("type", &IDENTIFIER);
         if !TYPES.contains(&kind) {
             if !kind.is_empty() {
                 fields.problem("type", format!("is not a step type; use one of {}", TYPES.join(", ")));
@@ -106,7 +106,7 @@ impl Reader {
             }
             "BRANCH" => {
                 let branches = self.branches(fields, |reader, arm| {
-                    let rules = required(arm, "rules").and_then(person_rules);
+                    let rules = required(arm, "rules").and_then(user_rules);
                     let steps = reader.arm(arm, "steps", 1, depth);
                     Some(Arm { rules: rules?, steps })
                 });
@@ -158,10 +158,10 @@ impl Reader {
         Some(arms)
     }
 
-    /// Reads the steps of an arm; requires at least `least`.
-    fn arm(&mut self, fields: &mut Fields<'_>, name: &'static str, least: usize, depth: usize) -> Vec<Step> {
-        let element = if least > 0 { required(fields, name) } else { given(fields, name) };
-        let elements = element.as_ref().and_then(|element| element.array(least..=STEPS_MAX));
+    /// Reads the steps of an arm; requires at least `min`.
+    fn arm(&mut self, fields: &mut Fields<'_>, name: &'static str, min: usize, depth: usize) -> Vec<Step> {
+        let element = if min > 0 { required(fields, name) } else { given(fields, name) };
+        let elements = element.as_ref().and_then(|element| element.array(min..=STEPS_MAX));
         let Some(elements) = elements.filter(|elements| !elements.is_empty()) else { return Vec::new() };
         if depth == NESTING_MAX {
             fields.problem(name, format!("arms may be nested at most {NESTING_MAX} deep"));
@@ -198,9 +198,9 @@ fn send(kind: &str, fields: &mut Fields<'_>) -> Option<Action> {
     })
 }
 
-/// Reads the ID of another resource. `named::check` checks later that it exists.
+/// Reads the ID of another resource. `references::check` checks later that it exists.
 fn id(fields: &mut Fields<'_>, name: &'static str, what: &str) -> Option<Uuid> {
-    let text = fields.required_text(name, &WORD);
+    let text = fields.required_text(name, &IDENTIFIER);
     let id = Uuid::try_parse(text).ok();
     if id.is_none() && !text.is_empty() {
         fields.problem(name, format!("no such {what} in this project"));
@@ -257,8 +257,8 @@ fn object(element: &Element<'_>) -> Option<Map<String, Value>> {
 fn templated(element: &Element<'_>) -> Option<Value> {
     let value = element.value();
     let refused = match value {
-        Value::Object(_) => properties::refuses(&value.to_string()),
-        other => properties::refuses(&json!({ "body": other }).to_string()),
+        Value::Object(_) => properties::find_violation(&value.to_string()),
+        other => properties::find_violation(&json!({ "body": other }).to_string()),
     };
     if let Some(why) = refused.or_else(|| Values::compile(value).err()) {
         element.problem(why);

@@ -22,7 +22,7 @@ fn problems(outcome: Result<Automation, ApiError>) -> Vec<Problem> {
 }
 
 #[test]
-fn an_automation_is_read_with_its_defaults() {
+fn automation_defaults_are_applied() {
     let steps = json!([
         {"type": "WAIT", "delay": 259_200, "name": "three days"},
         {"type": "WAIT", "delay": 0.25},
@@ -36,14 +36,14 @@ fn an_automation_is_read_with_its_defaults() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_fields_are_reported() {
     let fields: Vec<String> =
         problems(new_automation(&Map::new(), Uuid::nil(), NOW)).into_iter().map(|p| p.field).collect();
     assert_eq!(fields, ["name", "triggerType", "triggerEvent"]);
 }
 
 #[test]
-fn wrong_fields_are_named_with_their_position() {
+fn invalid_fields_are_reported_with_their_path() {
     for (value, field) in [
         (json!({"name": ""}), "name"),
         (json!({"triggerType": "event"}), "triggerType"),
@@ -133,7 +133,7 @@ fn wrong_fields_are_named_with_their_position() {
 }
 
 #[test]
-fn steps_are_bounded_in_number_and_depth() {
+fn steps_are_limited_in_number_and_depth() {
     let nested = |depth: usize| {
         let wrap = |inner: Value| json!({"type": "WAIT_FOR_EVENT", "event": "e", "timeout": 5, "then": [inner]});
         (0..depth).fold(json!({"type": "EXIT"}), |inner, _| wrap(inner))
@@ -149,7 +149,7 @@ fn steps_are_bounded_in_number_and_depth() {
 }
 
 #[test]
-fn times_may_be_written_as_texts() {
+fn durations_may_be_texts() {
     let steps = json!([{"type": "WAIT", "delay": "3d"}, {"type": "WAIT_UNTIL", "property": "p", "offset": "-12h"}]);
     let automation = with(json!({"steps": steps, "goal": {"event": "x"}})).unwrap();
     let shown = json!(automation.definition.steps);
@@ -158,14 +158,14 @@ fn times_may_be_written_as_texts() {
 }
 
 #[test]
-fn of_an_unknown_step_those_that_there_are_are_told() {
+fn unknown_step_type_lists_the_valid_ones() {
     let found = problems(with(json!({"steps": [{"type": "TELEPORT", "branches": []}]})));
     assert_eq!((found[0].field.as_str(), found.len()), ("steps[0].type", 1));
     assert!(found[0].message.contains("SEND_EMAIL, SEND_PUSH"), "{}", found[0].message);
 }
 
 #[test]
-fn only_a_change_of_what_runs_makes_a_version() {
+fn only_definition_changes_increment_the_version() {
     let wait = json!([{"type": "WAIT", "delay": 5}]);
     let first = with(json!({ "steps": wait })).unwrap();
     let change = |value| changed_automation(&object(value), first.clone(), NOW).unwrap();

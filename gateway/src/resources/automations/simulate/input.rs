@@ -12,7 +12,7 @@ const EVENTS_MAX: usize = 100;
 const AFTER_MAX: f64 = 34_214_400.0;
 
 /// A simulated event.
-pub struct Happening {
+pub struct SimulatedEvent {
     pub name: String,
     pub properties: Map<String, Value>,
     /// Seconds after the trigger.
@@ -24,9 +24,9 @@ pub struct Simulation {
     pub user_id: Option<String>,
     /// Merged into the user's stored properties.
     pub properties: Map<String, Value>,
-    pub trigger: Happening,
+    pub trigger: SimulatedEvent,
     /// Sorted by time.
-    pub events: Vec<Happening>,
+    pub events: Vec<SimulatedEvent>,
     /// Webhook responses by step name.
     pub answers: Map<String, Value>,
 }
@@ -41,17 +41,17 @@ pub fn simulation(body: &Map<String, Value>) -> Result<Simulation, ApiError> {
         let name = event.text("event", &EVENT_NAME).unwrap_or_default().to_owned();
         let properties = object(&mut event, "properties");
         event.done();
-        Happening { name, properties, after: 0.0 }
+        SimulatedEvent { name, properties, after: 0.0 }
     });
-    let trigger = trigger.unwrap_or(Happening { name: String::new(), properties: Map::new(), after: 0.0 });
+    let trigger = trigger.unwrap_or(SimulatedEvent { name: String::new(), properties: Map::new(), after: 0.0 });
     let elements = fields.array("events", 0..=EVENTS_MAX).unwrap_or_default();
-    let mut events: Vec<Happening> = elements.iter().filter_map(happening).collect();
+    let mut events: Vec<SimulatedEvent> = elements.iter().filter_map(simulated_event).collect();
     events.sort_by(|a, b| a.after.total_cmp(&b.after));
     fields.finish()?;
     Ok(Simulation { user_id, properties: own, trigger, events, answers })
 }
 
-fn happening(element: &Element<'_>) -> Option<Happening> {
+fn simulated_event(element: &Element<'_>) -> Option<SimulatedEvent> {
     let mut fields = element.object()?;
     let name = fields.required_text("event", &EVENT_NAME).to_owned();
     let properties = object(&mut fields, "properties");
@@ -63,13 +63,13 @@ fn happening(element: &Element<'_>) -> Option<Happening> {
         seconds
     });
     fields.done();
-    Some(Happening { name, properties, after: after? })
+    Some(SimulatedEvent { name, properties, after: after? })
 }
 
 /// Reads an object within the limits on properties; returns an empty one if the field is absent or null.
 fn object(fields: &mut Fields<'_>, name: &'static str) -> Map<String, Value> {
     let Some(element) = fields.element(name).filter(|element| !element.value().is_null()) else { return Map::new() };
-    if let Some(why) = properties::refuses(&element.value().to_string()) {
+    if let Some(why) = properties::find_violation(&element.value().to_string()) {
         element.problem(why);
         return Map::new();
     }

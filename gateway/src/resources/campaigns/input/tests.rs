@@ -31,7 +31,7 @@ fn variant(name: &str, weight: f64) -> Value {
 }
 
 #[test]
-fn a_time_makes_it_scheduled() {
+fn scheduled_at_makes_a_campaign_scheduled() {
     let draft = with(json!({})).unwrap();
     assert_eq!((draft.status, draft.scheduled_at), (CampaignStatus::Draft, None));
     let scheduled = with(json!({"scheduledAt": "2026-06-15T13:55:00+02:00"})).unwrap();
@@ -43,7 +43,7 @@ fn a_time_makes_it_scheduled() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_fields_are_reported() {
     let error = new_campaign(&Map::new(), Uuid::nil(), now()).unwrap_err();
     assert_eq!(named(&error), ["name", "channel", "segmentId", "templateId"]);
     for nothing in [json!({"templateId": null}), json!({"templateId": null, "variants": []})] {
@@ -53,7 +53,7 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
-fn wrong_fields_are_named_with_their_place() {
+fn invalid_fields_are_reported_with_their_path() {
     let pair = || vec![variant("A", 50.0), variant("B", 50.0)];
     for (value, field) in [
         (json!({"name": ""}), "name"),
@@ -96,7 +96,7 @@ fn wrong_fields_are_named_with_their_place() {
 }
 
 #[test]
-fn changes_keep_the_rest_and_null_takes_away() {
+fn updates_keep_other_fields_and_null_clears() {
     let first = with(json!({
         "scheduledAt": "2026-07-01T00:00:00Z", "throttlePerMinute": 100, "excludeSegmentIds": [Uuid::from_u128(3)],
         "variants": [variant("A", 50.0), variant("B", 50.0)], "goal": {"event": "e", "within": "7d"},

@@ -4,27 +4,27 @@ use std::collections::HashSet;
 
 use super::*;
 
-const WISHES: [Wish; 4] = [Wish::Send, Wish::Pause, Wish::Resume, Wish::Cancel];
+const COMMANDS: [Command; 4] = [Command::Send, Command::Pause, Command::Resume, Command::Cancel];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Stand {
+struct State {
     status: CampaignStatus,
     under_way: bool,
     /// Its scheduled time is in the future.
     waits: bool,
 }
 
-impl Stand {
-    fn after(self, wish: Wish) -> Option<Self> {
-        let step = step(wish, self.status, self.under_way, self.waits)?;
-        Some(match step {
-            Step::Begin => Self { status: CampaignStatus::Sending, under_way: true, ..self },
-            Step::To(status) => Self { status, ..self },
+impl State {
+    fn after(self, command: Command) -> Option<Self> {
+        let transition = transition(command, self.status, self.under_way, self.waits)?;
+        Some(match transition {
+            Transition::Begin => Self { status: CampaignStatus::Sending, under_way: true, ..self },
+            Transition::To(status) => Self { status, ..self },
         })
     }
 
     /// Returns the states that follow without a transition request.
-    fn by_itself(self) -> Vec<Self> {
+    fn next_states(self) -> Vec<Self> {
         use CampaignStatus::{Completed, Draft, Failed, Paused, Scheduled, Sending};
         let time_comes = self.waits.then_some(Self { waits: false, ..self });
         // An edit sets or removes the time.
@@ -53,68 +53,73 @@ impl Stand {
 }
 
 /// Returns all states reachable from a draft.
-fn all() -> HashSet<Stand> {
-    let draft = Stand { status: CampaignStatus::Draft, under_way: false, waits: false };
+fn reachable_states() -> HashSet<State> {
+    let draft = State { status: CampaignStatus::Draft, under_way: false, waits: false };
     let (mut all, mut new) = (HashSet::new(), vec![draft]);
-    while let Some(stand) = new.pop() {
-        if all.insert(stand) {
-            new.extend(stand.by_itself());
-            new.extend(WISHES.iter().filter_map(|wish| stand.after(*wish)));
+    while let Some(state) = new.pop() {
+        if all.insert(state) {
+            new.extend(state.next_states());
+            new.extend(COMMANDS.iter().filter_map(|command| state.after(*command)));
         }
     }
     all
 }
 
 #[test]
-fn no_sending_begins_while_one_is_under_way_and_what_has_ended_stays_so() {
+fn no_send_starts_while_one_is_active_and_ended_is_final() {
     use CampaignStatus::{Cancelled, Completed, Failed, Paused, Scheduled, Sending};
-    let all = all();
-    assert_eq!(CampaignStatus::ALL.iter().filter(|status| all.iter().any(|stand| stand.status == **status)).count(), 7);
-    for stand in all {
-        for wish in WISHES {
-            let step = step(wish, stand.status, stand.under_way, stand.waits);
-            assert!(step != Some(Step::Begin) || !stand.under_way, "{wish:?} sends {stand:?} a second time");
+    let all = reachable_states();
+    assert_eq!(CampaignStatus::ALL.iter().filter(|status| all.iter().any(|state| state.status == **status)).count(), 7);
+    for state in all {
+        for command in COMMANDS {
+            let transition = transition(command, state.status, state.under_way, state.waits);
+            assert!(
+                transition != Some(Transition::Begin) || !state.under_way,
+                "{command:?} sends {state:?} a second time"
+            );
             // Only an explicit send begins before the scheduled time.
             assert!(
-                step != Some(Step::Begin) || wish == Wish::Send || !stand.waits,
-                "{wish:?} starts {stand:?} before its time"
+                transition != Some(Transition::Begin) || command == Command::Send || !state.waits,
+                "{command:?} starts {state:?} before its time"
             );
-            let has_ended = matches!(stand.status, Completed | Cancelled | Failed);
-            assert!(step.is_none() || !has_ended, "{wish:?} of {stand:?}");
+            let has_ended = matches!(state.status, Completed | Cancelled | Failed);
+            assert!(transition.is_none() || !has_ended, "{command:?} of {state:?}");
         }
-        let allows = |wish| stand.after(wish).is_some();
-        assert_eq!(allows(Wish::Cancel), matches!(stand.status, Scheduled | Sending | Paused), "{stand:?}");
-        assert_eq!(allows(Wish::Pause), matches!(stand.status, Scheduled | Sending), "{stand:?}");
-        assert_eq!(allows(Wish::Resume), stand.status == Paused, "{stand:?}");
-        assert!(!allows(Wish::Cancel) || stand.after(Wish::Cancel).unwrap().status == Cancelled);
+        let allows = |command| state.after(command).is_some();
+        assert_eq!(allows(Command::Cancel), matches!(state.status, Scheduled | Sending | Paused), "{state:?}");
+        assert_eq!(allows(Command::Pause), matches!(state.status, Scheduled | Sending), "{state:?}");
+        assert_eq!(allows(Command::Resume), state.status == Paused, "{state:?}");
+        assert!(!allows(Command::Cancel) || state.after(Command::Cancel).unwrap().status == Cancelled);
     }
 }
 
 #[test]
-fn a_pause_is_taken_back_by_resuming() {
+fn resuming_undoes_a_pause() {
     use CampaignStatus::{Paused, Scheduled, Sending};
     let mut paused = 0;
-    for before in all() {
-        let Some(during) = before.after(Wish::Pause) else { continue };
+    for before in reachable_states() {
+        let Some(during) = before.after(Command::Pause) else { continue };
         paused += 1;
-        assert_eq!(during, Stand { status: Paused, ..before });
-        let after = during.after(Wish::Resume).unwrap();
+        assert_eq!(during, State { status: Paused, ..before });
+        let after = during.after(Command::Resume).unwrap();
         // A campaign that is due begins at once, as the scheduler would have begun it.
         let is_due = before.status == Scheduled && !before.waits;
-        assert_eq!(after, if is_due { Stand { status: Sending, under_way: true, ..before } } else { before });
+        assert_eq!(after, if is_due { State { status: Sending, under_way: true, ..before } } else { before });
     }
     assert!(paused >= 4, "{paused} can be paused");
 }
 
 #[test]
-fn only_what_resuming_comes_to_depends_on_more_than_the_status() {
+fn only_resume_depends_on_more_than_the_status() {
     for status in CampaignStatus::ALL {
-        for wish in WISHES {
+        for command in COMMANDS {
             let found: HashSet<_> = [(false, false), (false, true), (true, false), (true, true)]
-                .map(|(under_way, waits)| step(wish, status, under_way, waits).map(|step| format!("{step:?}")))
+                .map(|(under_way, waits)| {
+                    transition(command, status, under_way, waits).map(|transition| format!("{transition:?}"))
+                })
                 .into();
-            let kinds = if (wish, status) == (Wish::Resume, CampaignStatus::Paused) { 3 } else { 1 };
-            assert_eq!(found.len(), kinds, "{wish:?} of {status:?}");
+            let kinds = if (command, status) == (Command::Resume, CampaignStatus::Paused) { 3 } else { 1 };
+            assert_eq!(found.len(), kinds, "{command:?} of {status:?}");
         }
     }
 }

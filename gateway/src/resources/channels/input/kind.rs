@@ -39,8 +39,8 @@ pub(super) fn checked(element: &Element<'_>, kind: Kind, outbound: &OutboundPoli
         return element.integer(RATE_LIMITS).map(Value::from);
     }
     let text = match kind {
-        Kind::Line(most) => element.text(&Text::line(most))?,
-        Kind::Text(most) => element.text(&Text::any(most))?,
+        Kind::Line(max) => element.text(&Text::line(max))?,
+        Kind::Text(max) => element.text(&Text::any(max))?,
         Kind::PrivateKey => element.text(&Text::any(10_000))?,
         _ => element.text(&Text::line(320))?.trim(),
     };

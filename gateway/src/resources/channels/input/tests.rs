@@ -15,7 +15,7 @@ fn refused(value: Value) -> Vec<String> {
 }
 
 #[test]
-fn every_field_takes_what_it_is_for() {
+fn every_field_accepts_valid_values() {
     let all = json!({
         "emailProvider": "SMTP", "emailFallback": "MAILPROVIDER", "mailproviderApiKey": "k", "mailproviderFromEmail": " news@example.com ",
         "emailFromName": "Ünï Shop", "smtpHost": "smtp.example.com", "smtpPort": 587, "smtpUsername": "u",
@@ -44,7 +44,7 @@ fn every_field_takes_what_it_is_for() {
 }
 
 #[test]
-fn an_empty_text_or_null_clears_a_field() {
+fn empty_text_or_null_clears_a_field() {
     let mut settings = ChannelSettings::default();
     let both = |value: Value| json!({"smtpHost": value, "smtpPassword": value});
     apply(&mut settings, parsed(both(json!("mail.example.com")), &OutboundPolicy::default()).unwrap());
@@ -56,7 +56,7 @@ fn an_empty_text_or_null_clears_a_field() {
 }
 
 #[test]
-fn wrong_values_are_named() {
+fn invalid_values_are_reported() {
     for value in [
         json!({"emailProvider": "smtp"}),
         json!({"mailproviderFromEmail": "news"}),
@@ -93,7 +93,7 @@ fn wrong_values_are_named() {
 }
 
 #[test]
-fn addresses_inside_are_refused_unless_exempted() {
+fn internal_addresses_are_rejected_unless_exempted() {
     let inside = ["127.0.0.1", "10.0.0.8", "[::1]", "169.254.169.254", "localhost", "LOCALHOST.", "a.localhost"];
     for host in inside {
         assert_eq!(refused(json!({"smtpHost": host})), ["smtpHost"], "{host}");
@@ -106,7 +106,7 @@ fn addresses_inside_are_refused_unless_exempted() {
 }
 
 #[test]
-fn rules_hold_for_every_channel() {
+fn rules_apply_to_every_channel() {
     let outbound = OutboundPolicy::default();
     let quiet = json!({"start": "22:00", "end": "08:00"});
     let changes = parsed(json!({"quietHours": quiet, "frequencyCap": {"max": 3, "within": "7d"}}), &outbound).unwrap();
@@ -131,7 +131,7 @@ fn rules_hold_for_every_channel() {
 }
 
 #[test]
-fn what_was_read_can_be_sent_back() {
+fn put_accepts_the_representation_from_get() {
     let read = json!({"email": {"configured": true}, "push": {}, "sms": {}, "inApp": {}});
     assert_eq!(parsed(read, &OutboundPolicy::default()).unwrap(), []);
 }

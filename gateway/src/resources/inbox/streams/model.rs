@@ -20,24 +20,24 @@ proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
-    fn an_owner_gets_a_stream_just_when_it_holds_fewer_than_are_free(
+    fn stream_limits_match_the_model(
         capacity in 1..60_usize,
         acts in prop::collection::vec(act(), 1..150),
     ) {
-        let inboxes = Inboxes::new(capacity, Shutdown::new());
-        let mut there: Vec<((u128, u128), StreamSlot)> = Vec::new();
+        let inbox_streams = InboxStreams::new(capacity, Shutdown::new());
+        let mut opened: Vec<((u128, u128), StreamSlot)> = Vec::new();
         for act in acts {
             let (project, user) = match act {
                 Ok(inbox) => inbox,
-                Err(_) if there.is_empty() => continue,
+                Err(_) if opened.is_empty() => continue,
                 Err(which) => {
-                    drop(there.swap_remove(which.index(there.len())));
+                    drop(opened.swap_remove(which.index(opened.len())));
                     continue;
                 }
             };
-            let count = |is: &dyn Fn(&(u128, u128)) -> bool| there.iter().filter(|(inbox, _)| is(inbox)).count();
+            let count = |is: &dyn Fn(&(u128, u128)) -> bool| opened.iter().filter(|(inbox, _)| is(inbox)).count();
             let own = count(&|inbox| owner_of(inbox.0) == owner_of(project));
-            let free = capacity - there.len();
+            let free = capacity - opened.len();
             let expected = if count(&|inbox| *inbox == (project, user)) == PER_INBOX || own == capacity {
                 429
             } else if free == 0 {
@@ -48,15 +48,15 @@ proptest! {
                 200
             };
             let inbox = (ProjectId(Uuid::from_u128(project)), Uuid::from_u128(user));
-            match inboxes.enter(inbox, OwnerId(Uuid::from_u128(owner_of(project)))) {
+            match inbox_streams.claim(inbox, OwnerId(Uuid::from_u128(owner_of(project)))) {
                 Ok(slot) => {
-                    prop_assert_eq!(expected, 200, "{} of {} are open", there.len(), capacity);
-                    there.push(((project, user), slot));
+                    prop_assert_eq!(expected, 200, "{} of {} are open", opened.len(), capacity);
+                    opened.push(((project, user), slot));
                 }
                 Err(refused) => prop_assert_eq!(refused.status().as_u16(), expected),
             }
         }
-        there.clear();
-        prop_assert!(locked(&inboxes.open).is_empty() && inboxes.slots.taken() == 0);
+        opened.clear();
+        prop_assert!(locked(&inbox_streams.open).is_empty() && inbox_streams.slots.taken() == 0);
     }
 }

@@ -7,13 +7,13 @@
 use htmlparser::{ElementEnd, Token, Tokenizer};
 
 /// Maximum number of elements, and maximum nesting depth.
-const ELEMENTS: usize = 10_000;
-const NESTED: usize = 60;
+const MAX_ELEMENTS: usize = 10_000;
+const MAX_DEPTH: usize = 60;
 /// Maximum of attribute bytes times elements, since each may be copied to each. Counts attributes up to the end of
 /// `mj-attributes`, and those passed to children.
-const REPEATED: usize = 20_000_000;
+const MAX_REPEATED_BYTES: usize = 20_000_000;
 /// Maximum number of carousel images: each is written once for every other one.
-const CAROUSEL: usize = 50;
+const MAX_CAROUSEL_IMAGES: usize = 50;
 
 /// All supported components.
 const COMPONENTS: [&str; 32] = [
@@ -51,7 +51,7 @@ const COMPONENTS: [&str; 32] = [
     "mj-wrapper",
 ];
 /// Components that pass their attributes to each of their children.
-const HANDS_ON: [&str; 5] = ["mj-accordion", "mj-accordion-element", "mj-carousel", "mj-navbar", "mj-social"];
+const PASS_TO_CHILDREN: [&str; 5] = ["mj-accordion", "mj-accordion-element", "mj-carousel", "mj-navbar", "mj-social"];
 /// Elements for which the compiler expects no end tag.
 const VOID: [&str; 14] =
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"];
@@ -60,7 +60,7 @@ const VOID: [&str; 14] =
 pub fn check(text: &str) -> Result<(), (usize, String)> {
     let (mut elements, mut open, mut images) = (0_usize, 0_usize, 0_usize);
     // Bytes of all attributes so far, of those that may be repeated, and of those passed to children.
-    let (mut attributes, mut repeated, mut handed_on) = (0_usize, 0_usize, 0_usize);
+    let (mut attributes, mut repeated, mut inherited) = (0_usize, 0_usize, 0_usize);
     let (mut name, mut start) = ("", 0);
     for token in Tokenizer::from(text) {
         // The compiler also stops here, and reports the error.
@@ -79,7 +79,7 @@ pub fn check(text: &str) -> Result<(), (usize, String)> {
             }
             Token::Attribute { span, .. } => {
                 attributes += span.as_str().len();
-                handed_on += if HANDS_ON.contains(&name) { span.as_str().len() } else { 0 };
+                inherited += if PASS_TO_CHILDREN.contains(&name) { span.as_str().len() } else { 0 };
             }
             Token::ElementEnd { end: ElementEnd::Open, .. } if !VOID.contains(&name) => open += 1,
             Token::ElementEnd { end: ElementEnd::Close(_, local), .. } => {
@@ -90,15 +90,18 @@ pub fn check(text: &str) -> Result<(), (usize, String)> {
             }
             _ => {}
         }
-        if elements > ELEMENTS || open > NESTED {
-            let why = format!("MJML may have at most {ELEMENTS} elements, nested at most {NESTED} deep");
+        if elements > MAX_ELEMENTS || open > MAX_DEPTH {
+            let why = format!("MJML may have at most {MAX_ELEMENTS} elements, nested at most {MAX_DEPTH} deep");
             return Err((start, why));
         }
-        if images > CAROUSEL {
-            return Err((start, format!("the carousels of an email may have at most {CAROUSEL} images in total")));
+        if images > MAX_CAROUSEL_IMAGES {
+            return Err((
+                start,
+                format!("the carousels of an email may have at most {MAX_CAROUSEL_IMAGES} images in total"),
+            ));
         }
     }
-    if (repeated + handed_on) * elements > REPEATED {
+    if (repeated + inherited) * elements > MAX_REPEATED_BYTES {
         let why = "the HTML compiled from this MJML would be too large: use fewer attributes in mj-attributes and on components that pass them to their children";
         return Err((0, why.to_owned()));
     }
@@ -114,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_counted_as_the_compiler_reads() {
+    fn depth_is_counted_like_the_compiler() {
         for deep in [
             "<b>".repeat(5_000),
             format!("<xmp>{}", "<b>".repeat(5_000)),
@@ -131,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_repeated_is_bounded() {
+    fn repeated_attributes_are_limited() {
         let head = |bytes: usize| format!("<mj-attributes><mj-all color=\"{}\"/></mj-attributes>", "x".repeat(bytes));
         let mail = |bytes, count| {
             format!(

@@ -6,8 +6,8 @@
 //! and no tag that only some clients use. The `<style>` elements stay, for rules that cannot be inlined (media
 //! queries, `:hover`) and for clients that support them.
 
+mod mask;
 mod skeleton;
-mod words;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,19 +16,19 @@ use css_inline::CSSInliner;
 use template::Placeholder;
 
 use super::scan::{BLANK, Piece, Start, blanked, pieces};
-use skeleton::{ELEMENTS, MARK, NESTED, Skeleton};
-use words::Words;
+use mask::PlaceholderMask;
+use skeleton::{ID_ATTRIBUTE, MAX_DEPTH, MAX_ELEMENTS, Skeleton};
 
 /// Maximum bytes of CSS.
-const CSS: usize = 128 * 1024;
+const MAX_CSS_BYTES: usize = 128 * 1024;
 /// Maximum size of the result in bytes: the maximum size of a template.
-const MOST: usize = 1024 * 1024;
+const MAX_RESULT_BYTES: usize = 1024 * 1024;
 
 /// Reason why a body's CSS is not inlined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
+pub enum InlineError {
     #[error(
-        "it exceeds the limits: at most {ELEMENTS} elements, nested at most {NESTED} deep, and {CSS} bytes of CSS; sibling selectors count for more"
+        "it exceeds the limits: at most {MAX_ELEMENTS} elements, nested at most {MAX_DEPTH} deep, and {MAX_CSS_BYTES} bytes of CSS; sibling selectors count for more"
     )]
     TooMuch,
     #[error("a placeholder in <style> is not a property's value")]
@@ -50,53 +50,53 @@ pub fn inlined(
     placeholders: &[Placeholder],
     binds_names: bool,
     is_own: impl Fn(&str) -> bool,
-) -> Result<Option<String>, Why> {
+) -> Result<Option<String>, InlineError> {
     let scanned = blanked(body, placeholders.iter().map(|p| p.range.clone()));
     let mut css = stylesheet(&scanned);
     css.retain(|range| is_own(&body[range.clone()]));
     if css.iter().all(|range| scanned[range.clone()].trim().is_empty()) {
         return Ok(None);
     }
-    if css.iter().map(Range::len).sum::<usize>() > CSS {
-        return Err(Why::TooMuch);
+    if css.iter().map(Range::len).sum::<usize>() > MAX_CSS_BYTES {
+        return Err(InlineError::TooMuch);
     }
-    let words = Words::of(body)?;
-    let css = words.masked(body, &scanned, &css, placeholders, binds_names)?;
+    let mask = PlaceholderMask::of(body)?;
+    let css = mask.masked(body, &scanned, &css, placeholders, binds_names)?;
     let skeleton = Skeleton::of(&scanned, &css)?;
     // `masked` has already rejected placeholders in selectors, which would match nothing. The parser reports all other
     // errors.
     let inliner = CSSInliner::options().load_remote_stylesheets(false).keep_style_tags(false).build();
-    let styled = inliner.inline(&skeleton.html).map_err(|_| Why::Unreadable)?;
+    let styled = inliner.inline(&skeleton.html).map_err(|_| InlineError::Unreadable)?;
     let styles = styles(&styled);
     let mut patched = String::with_capacity(body.len() + body.len() / 4);
-    let mut behind = 0;
+    let mut copied = 0;
     for (number, start) in skeleton.elements.iter().enumerate() {
         let Some(style) = styles.get(&number) else { continue };
         let Some((range, written)) = put(body, &scanned, start, style) else { continue };
-        let written = words.unmasked(&written, body, placeholders).ok_or(Why::Unreadable)?;
-        patched.push_str(&body[behind..range.start]);
+        let written = mask.unmasked(&written, body, placeholders).ok_or(InlineError::Unreadable)?;
+        patched.push_str(&body[copied..range.start]);
         patched.push_str(&written);
-        behind = range.end;
-        if patched.len() > MOST {
-            return Err(Why::TooLarge);
+        copied = range.end;
+        if patched.len() > MAX_RESULT_BYTES {
+            return Err(InlineError::TooLarge);
         }
     }
-    patched.push_str(&body[behind..]);
+    patched.push_str(&body[copied..]);
     match patched.len() {
-        length if length > MOST => Err(Why::TooLarge),
-        _ if behind == 0 => Ok(None),
+        length if length > MAX_RESULT_BYTES => Err(InlineError::TooLarge),
+        _ if copied == 0 => Ok(None),
         _ => Ok(Some(patched)),
     }
 }
 
 /// Returns the content of the `<style>` elements that apply to every screen.
 fn stylesheet(scanned: &str) -> Vec<Range<usize>> {
-    let mut is_meant = false;
+    let mut applies = false;
     let mut found = Vec::new();
     for piece in pieces(scanned) {
         match piece {
-            Piece::Start(start) => is_meant = is_style(scanned, &start),
-            Piece::Raw(range) if is_meant => found.push(range),
+            Piece::Start(start) => applies = is_style(scanned, &start),
+            Piece::Raw(range) if applies => found.push(range),
             _ => {}
         }
     }
@@ -120,7 +120,7 @@ fn styles(styled: &str) -> HashMap<usize, &str> {
     for piece in pieces(styled) {
         let Piece::Start(start) = piece else { continue };
         let value = |name| start.attribute(styled, name).and_then(|a| a.value.clone()).map(|range| &styled[range]);
-        if let (Some(mark), Some(style)) = (value(MARK).and_then(|mark| mark.parse().ok()), value("style")) {
+        if let (Some(mark), Some(style)) = (value(ID_ATTRIBUTE).and_then(|mark| mark.parse().ok()), value("style")) {
             found.entry(mark).or_insert(style);
         }
     }

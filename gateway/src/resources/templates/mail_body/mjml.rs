@@ -34,8 +34,8 @@ pub fn root(body: &str, placeholders: &[Placeholder]) -> Option<usize> {
         };
         rest = &rest[rest.find(end)? + end.len()..];
     }
-    let behind = rest.strip_prefix("<mjml")?;
-    let is_named_so = behind.starts_with(|c: char| c.is_ascii_whitespace() || c == '>' || c == '/');
+    let after_name = rest.strip_prefix("<mjml")?;
+    let is_named_so = after_name.starts_with(|c: char| c.is_ascii_whitespace() || c == '>' || c == '/');
     is_named_so.then_some(scanned.len() - rest.len())
 }
 
@@ -58,7 +58,7 @@ pub fn compiled(source: &str, root: usize, placeholders: &[Placeholder]) -> Resu
     let masked = Masked::of(body, &placeholders).map_err(|Misplaced { at, why }| fault(at, why))?;
     bounds::check(&masked.text).map_err(|(at, why)| fault(masked.source_of(at), why))?;
     let parsed = mrml::parse(&masked.text).map_err(|error| {
-        let (at, why) = explained(&error);
+        let (at, why) = describe(&error);
         fault(at.map_or(masked.unclosed, |at| masked.source_of(at)), why)
     })?;
     let html = parsed.element.render(&RenderOptions::default());
@@ -70,7 +70,7 @@ pub fn compiled(source: &str, root: usize, placeholders: &[Placeholder]) -> Resu
     })
 }
 
-fn explained(error: &Error) -> (Option<usize>, String) {
+fn describe(error: &Error) -> (Option<usize>, String) {
     let at = |position: &Span| Some(position.start);
     match error {
         Error::UnexpectedElement { position, .. } => {

@@ -42,7 +42,7 @@ pub enum Piece {
     /// The content of an element that contains no markup.
     Raw(Range<usize>),
     /// A comment, a declaration or a processing instruction.
-    Aside(Range<usize>),
+    Comment(Range<usize>),
     Text(Range<usize>),
 }
 
@@ -55,13 +55,13 @@ pub fn pieces(text: &str) -> impl Iterator<Item = Piece> {
 /// Returns a copy in which each range is replaced with [`BLANK`]s of the same length.
 pub fn blanked(text: &str, ranges: impl Iterator<Item = Range<usize>>) -> String {
     let mut blanked = String::with_capacity(text.len());
-    let mut behind = 0;
+    let mut copied = 0;
     for range in ranges {
-        blanked.push_str(&text[behind..range.start]);
+        blanked.push_str(&text[copied..range.start]);
         blanked.extend(std::iter::repeat_n(BLANK, range.len()));
-        behind = range.end;
+        copied = range.end;
     }
-    blanked.push_str(&text[behind..]);
+    blanked.push_str(&text[copied..]);
     blanked
 }
 
@@ -98,11 +98,11 @@ impl Scanner<'_> {
         };
         if rest.starts_with("<!--") {
             self.at += rest.find("-->").map_or(rest.len(), |end| end + 3);
-            return Some(Piece::Aside(start..self.at));
+            return Some(Piece::Comment(start..self.at));
         }
         if inside.starts_with(['!', '?']) {
             self.at += rest.find('>').map_or(rest.len(), |end| end + 1);
-            return Some(Piece::Aside(start..self.at));
+            return Some(Piece::Comment(start..self.at));
         }
         if let Some(name) = inside.strip_prefix('/').filter(|n| n.starts_with(|c: char| c.is_ascii_alphabetic())) {
             let name = start + 2..start + 2 + name_length(name);
@@ -161,7 +161,7 @@ fn attribute(text: &str, at: usize) -> Attribute {
         return Attribute { name: at..end, value: None, whole: at..end };
     };
     let start = text.len() - value.len();
-    let (value, behind) = match value.chars().next() {
+    let (value, value_end) = match value.chars().next() {
         Some(quote @ ('"' | '\'')) => {
             let close = value[1..].find(quote).map_or(text.len(), |length| start + 1 + length);
             (start + 1..close, (close + 1).min(text.len()))
@@ -171,17 +171,17 @@ fn attribute(text: &str, at: usize) -> Attribute {
             (start..start + length, start + length)
         }
     };
-    Attribute { name: at..end, value: Some(value.start.min(value.end)..value.end), whole: at..behind }
+    Attribute { name: at..end, value: Some(value.start.min(value.end)..value.end), whole: at..value_end }
 }
 
 /// Returns the start of the end tag with this name, or the end of the text.
 fn closing(text: &str, from: usize, name: &str) -> usize {
     let mut ends = text[from..].match_indices("</").map(|(at, _)| from + at);
-    let is_meant = |at: &usize| {
+    let matches_name = |at: &usize| {
         let rest = &text[at + 2..];
         rest[..name_length(rest)].eq_ignore_ascii_case(name)
     };
-    ends.find(is_meant).unwrap_or(text.len())
+    ends.find(matches_name).unwrap_or(text.len())
 }
 
 #[cfg(test)]
@@ -201,32 +201,32 @@ mod tests {
             }
             Piece::End(name) => format!("/{}", &text[name]),
             Piece::Raw(range) => format!("raw {}", &text[range]),
-            Piece::Aside(range) => format!("aside {}", &text[range]),
+            Piece::Comment(range) => format!("comment {}", &text[range]),
             Piece::Text(range) => format!("text {}", &text[range]),
         };
         pieces(text).map(show).collect()
     }
 
     #[test]
-    fn markup_is_cut_as_a_browser_does() {
+    fn markup_is_split_like_a_browser() {
         assert_eq!(shown("<p a='>' b=c d>x</p>"), ["<p a=Some(\">\") b=Some(\"c\") d=None", "text x", "/p"]);
-        assert_eq!(shown("<!doctype html><br/>1 < 2"), ["aside <!doctype html>", "<br", "text 1 ", "text < 2"]);
+        assert_eq!(shown("<!doctype html><br/>1 < 2"), ["comment <!doctype html>", "<br", "text 1 ", "text < 2"]);
         assert_eq!(shown("<style>a>b{}</style><b>"), ["<style", "raw a>b{}", "/style", "<b"]);
-        assert_eq!(shown("<!--[if mso]><td><![endif]-->"), ["aside <!--[if mso]><td><![endif]-->"]);
+        assert_eq!(shown("<!--[if mso]><td><![endif]-->"), ["comment <!--[if mso]><td><![endif]-->"]);
         assert_eq!(shown("<a b=\"c"), ["<a b=Some(\"c\")"]);
         assert_eq!(shown("<a =b ='"), ["<a =b=Some(\"\")"]);
     }
 
     #[test]
-    fn a_word_is_found_that_is_not_used() {
+    fn unused_word_does_not_occur_in_the_text() {
         assert_eq!(unused_word("a HELD0X b").as_deref(), Some("held1x"));
         assert_eq!(unused_word(&(0..500).map(|n| format!("held{n}x")).collect::<Vec<_>>().concat()), None);
     }
 
     proptest! {
         #[test]
-        fn whatever_comes_is_cut_into_what_lies_within_it(text in "[<>/=!'\" a-cé-]{0,40}") {
-            let mut behind = 0;
+        fn pieces_stay_within_the_text(text in "[<>/=!'\" a-cé-]{0,40}") {
+            let mut last_end = 0;
             for piece in pieces(&text) {
                 let range = match piece {
                     Piece::Start(start) => {
@@ -236,10 +236,10 @@ mod tests {
                         }
                         start.whole
                     }
-                    Piece::End(range) | Piece::Raw(range) | Piece::Aside(range) | Piece::Text(range) => range,
+                    Piece::End(range) | Piece::Raw(range) | Piece::Comment(range) | Piece::Text(range) => range,
                 };
-                prop_assert!(range.start >= behind && text.get(range.clone()).is_some());
-                behind = range.end;
+                prop_assert!(range.start >= last_end && text.get(range.clone()).is_some());
+                last_end = range.end;
             }
         }
     }

@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use super::*;
 
 fn compiled(body: &str) -> String {
-    let made = made(body).unwrap();
-    assert_eq!(made.not_inlined, None, "{body}");
-    made.compiled.unwrap_or_else(|| body.to_owned())
+    let prepared = prepare(body).unwrap();
+    assert_eq!(prepared.not_inlined, None, "{body}");
+    prepared.compiled.unwrap_or_else(|| body.to_owned())
 }
 
 fn in_mjml(inside: &str) -> String {
@@ -76,13 +76,13 @@ proptest! {
     #[test]
     fn inlining_adds_styles_and_changes_nothing_else(parts in prop::collection::vec(piece(), 0..30)) {
         let body = body_of(parts);
-        if let Some(compiled) = made(&body).unwrap().compiled {
+        if let Some(compiled) = prepare(&body).unwrap().compiled {
             prop_assert_eq!(without_styles(&compiled), body);
         }
     }
 
     #[test]
-    fn whatever_placeholders_mjml_has_they_come_back_in_order_or_it_is_refused(
+    fn placeholders_in_mjml_keep_their_order_or_are_rejected(
         parts in prop::collection::vec(prop::sample::select(vec![
             "{{ a }}", "{% if b %}", "{% else %}", "{% endif %}", "{% for c in d %}", "{% endfor %}",
             "<mj-text>x {{ e }}</mj-text>", "<mj-text><b class=\"{{ f }}\">y</b></mj-text>", "<mj-divider/>", "words",
@@ -90,7 +90,7 @@ proptest! {
         ]), 0..12),
     ) {
         let body = column(&body_of(parts));
-        if let Ok(Made { compiled: Some(html), .. }) = made(&body) {
+        if let Ok(PreparedBody { compiled: Some(html), .. }) = prepare(&body) {
             prop_assert!(Template::parse(&html).is_ok());
             // Adjacent placeholders are one placeholder in one text and may be several in the other.
             let all = |text: &str| held(text).concat().replace(char::is_whitespace, "");

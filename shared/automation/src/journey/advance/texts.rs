@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::super::program::Instruction;
-use super::super::{Did, NeedsPerson, Run, RunStatus};
-use super::Walk;
+use super::super::{LogAction, Run, RunStatus, UserRequired};
+use super::Execution;
 use template::{Limit, Limits};
 
 /// Limits for all templates rendered for one input: about 4 ms, and at most the size of a broker message.
@@ -13,21 +13,21 @@ use template::{Limit, Limits};
 pub(super) const LIMITS: Limits = Limits { output: 256 * 1024, iterations: 20_000, work: 2_000_000 };
 
 /// Reason of a run that failed because rendering exceeded the limits.
-const TOO_COSTLY: &str = "rendering_limit";
+const RENDERING_LIMIT: &str = "rendering_limit";
 
-impl Walk<'_> {
+impl Execution<'_> {
     /// Renders the templates of a step.
     ///
     /// Fails the run and returns `None` if the cost exceeds what is left of the limits.
-    pub(super) fn fill<T>(
+    pub(super) fn render_step<T>(
         &mut self,
         at: &Instruction,
         render: impl FnOnce(&Value, &mut Limits) -> Result<T, Limit>,
-    ) -> Result<Option<T>, NeedsPerson> {
+    ) -> Result<Option<T>, UserRequired> {
         let data = match self.data.take() {
             Some(data) => Ok(data),
             None => {
-                let data = self.shown()?;
+                let data = self.template_data()?;
                 self.limits.pay_for_copy(&data).map(|()| data)
             }
         };
@@ -37,16 +37,16 @@ impl Walk<'_> {
             filled
         });
         if filled.is_err() {
-            let mark = self.mark(&at.path, Did::Failed).why(TOO_COSTLY);
-            self.marks.push(mark);
-            self.end(RunStatus::Failed, Some(TOO_COSTLY));
+            let entry = self.entry(&at.path, LogAction::Failed).why(RENDERING_LIMIT);
+            self.log.push(entry);
+            self.end(RunStatus::Failed, Some(RENDERING_LIMIT));
         }
         Ok(filled.ok())
     }
 
     /// Returns the data for templates.
-    fn shown(&self) -> Result<Value, NeedsPerson> {
-        let user = self.person()?.shown();
+    fn template_data(&self) -> Result<Value, UserRequired> {
+        let user = self.user()?.shown();
         let trigger = self.run.trigger.clone();
         let properties = trigger.get("properties").cloned().unwrap_or_default();
         let steps = Value::Object(self.state.memory.steps.clone());
@@ -56,7 +56,7 @@ impl Walk<'_> {
 }
 
 /// Returns the default body of a webhook.
-pub(super) fn about(data: &Value, run: Run<'_>, at: &Instruction) -> Value {
+pub(super) fn default_webhook_body(data: &Value, run: Run<'_>, at: &Instruction) -> Value {
     let mut body = Map::new();
     body.insert("step".to_owned(), json!(at.name));
     body.insert("runId".to_owned(), json!(run.id));

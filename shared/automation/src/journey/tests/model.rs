@@ -10,29 +10,29 @@ use crate::{Action, Step};
 
 /// One step of a script.
 #[derive(Clone, Debug)]
-enum Turn {
+enum ScriptStep {
     /// Seconds pass. A timer that becomes due meanwhile fires at their end.
-    Time(i64),
+    Elapse(i64),
     Event(usize),
     /// A timer with an arbitrary wait number.
-    Stray(i32),
+    StaleTimer(i32),
     /// The previous timer fires again.
-    Repeat,
-    Switch,
+    RepeatTimer,
+    ToggleActive,
     /// All state that is not stored is lost.
     Restart,
 }
 
 const EVENTS: [&str; 2] = ["a", "b"];
 
-fn turn() -> impl Strategy<Value = Turn> {
+fn script_step() -> impl Strategy<Value = ScriptStep> {
     prop_oneof![
-        4 => (1..50_i64).prop_map(Turn::Time),
-        4 => (0..2_usize).prop_map(Turn::Event),
-        1 => (0..6_i32).prop_map(Turn::Stray),
-        1 => Just(Turn::Repeat),
-        1 => Just(Turn::Switch),
-        1 => Just(Turn::Restart),
+        4 => (1..50_i64).prop_map(ScriptStep::Elapse),
+        4 => (0..2_usize).prop_map(ScriptStep::Event),
+        1 => (0..6_i32).prop_map(ScriptStep::StaleTimer),
+        1 => Just(ScriptStep::RepeatTimer),
+        1 => Just(ScriptStep::ToggleActive),
+        1 => Just(ScriptStep::Restart),
     ]
 }
 
@@ -69,7 +69,7 @@ struct Reference<'s> {
     /// The due time in seconds, and the waiting step.
     waits: Option<(i64, String, &'s Action)>,
     /// Whether an event (rather than the timeout) ended the wait while the automation was inactive.
-    stands_still: Option<bool>,
+    ended_while_inactive: Option<bool>,
     x: i64,
     id: Uuid,
     done: bool,
@@ -79,7 +79,7 @@ struct Reference<'s> {
 impl<'s> Reference<'s> {
     fn new(steps: &'s [Step], id: Uuid) -> Self {
         let arms = vec![("steps".to_owned(), steps, 0)];
-        Self { arms, waits: None, stands_still: None, x: 0, id, done: false, log: Vec::new() }
+        Self { arms, waits: None, ended_while_inactive: None, x: 0, id, done: false, log: Vec::new() }
     }
 
     fn enter(&mut self, path: &str, arm: &str, action: &'s Action) {
@@ -136,10 +136,10 @@ impl<'s> Reference<'s> {
     /// Ends the wait, because of its event or its timeout.
     fn end_wait(&mut self, by_event: bool, active: bool, now: i64) {
         if !active {
-            self.stands_still = self.stands_still.or(Some(by_event));
+            self.ended_while_inactive = self.ended_while_inactive.or(Some(by_event));
             return;
         }
-        let by_event = self.stands_still.take().unwrap_or(by_event);
+        let by_event = self.ended_while_inactive.take().unwrap_or(by_event);
         let Some((_, path, action)) = self.waits.take() else { return };
         if matches!(action, Action::WaitForEvent { .. }) {
             self.enter(&path, if by_event { ".then" } else { ".else" }, action);
@@ -149,13 +149,13 @@ impl<'s> Reference<'s> {
 
     fn event(&mut self, name: &str, active: bool, now: i64) {
         let waited = matches!(&self.waits, Some((_, _, Action::WaitForEvent { event, .. })) if event == name);
-        if waited && self.stands_still.is_none() {
+        if waited && self.ended_while_inactive.is_none() {
             self.end_wait(true, active, now);
         }
     }
 
     fn due(&self) -> Option<i64> {
-        self.waits.as_ref().filter(|_| self.stands_still.is_none()).map(|(due, ..)| *due)
+        self.waits.as_ref().filter(|_| self.ended_while_inactive.is_none()).map(|(due, ..)| *due)
     }
 }
 
@@ -174,7 +174,7 @@ fn stored(state: &State) -> State {
     State { memory: serde_json::from_value(json!(state.memory)).unwrap(), ..state.clone() }
 }
 
-fn drive(steps: &[Value], scripts: &[(Vec<Turn>, u128)]) {
+fn drive(steps: &[Value], scripts: &[(Vec<ScriptStep>, u128)]) {
     let whole = json!({ "triggerType": "EVENT", "triggerEvent": "e", "reentry": "always", "steps": steps });
     let definition = Definition::decode(whole).unwrap();
     let first = Program::compile(&definition).unwrap();
@@ -184,66 +184,66 @@ fn drive(steps: &[Value], scripts: &[(Vec<Turn>, u128)]) {
     }
 }
 
-fn follow(definition: &Definition, [first, again]: [&Program; 2], script: &[Turn], id: u128) {
-    let mut ride = Ride { id: Uuid::from_u128(id), ..Ride::new(first) };
-    let mut reference = Reference::new(&definition.steps, ride.id);
+fn follow(definition: &Definition, [first, again]: [&Program; 2], script: &[ScriptStep], id: u128) {
+    let mut test_run = TestRun { id: Uuid::from_u128(id), ..TestRun::new(first) };
+    let mut reference = Reference::new(&definition.steps, test_run.id);
     let (mut now, mut compared, mut is_over) = (0, 0, false);
-    ride.meet(Input::Start, 0);
+    test_run.apply(Input::Start, 0);
     reference.go(0);
     // Enough time at the end for every wait to end.
-    let is_off = script.iter().filter(|turn| matches!(turn, Turn::Switch)).count() % 2 == 1;
-    let on = is_off.then_some(Turn::Switch);
-    let rest = std::iter::repeat_n(Turn::Time(100), 150);
-    for (n, turn) in script.iter().cloned().chain(on).chain(rest).enumerate() {
+    let is_off = script.iter().filter(|script_step| matches!(script_step, ScriptStep::ToggleActive)).count() % 2 == 1;
+    let on = is_off.then_some(ScriptStep::ToggleActive);
+    let rest = std::iter::repeat_n(ScriptStep::Elapse(100), 150);
+    for (n, script_step) in script.iter().cloned().chain(on).chain(rest).enumerate() {
         if is_over && n > script.len() {
             break;
         }
-        match turn {
-            Turn::Time(seconds) => {
+        match script_step {
+            ScriptStep::Elapse(seconds) => {
                 now += seconds;
                 if reference.due().is_some_and(|due| due <= now) {
-                    reference.end_wait(false, ride.active, now);
+                    reference.end_wait(false, test_run.active, now);
                 }
                 // Like the scheduler, fire the timer once when it is due.
-                let due = ride.state.due_at.is_some_and(|due| due <= from_ms(now * 1_000));
-                if ride.state.status == RunStatus::Waiting && due {
-                    let wait_seq = ride.state.wait_seq;
-                    ride.timer(wait_seq, now * 1_000);
+                let due = test_run.state.due_at.is_some_and(|due| due <= from_ms(now * 1_000));
+                if test_run.state.status == RunStatus::Waiting && due {
+                    let wait_seq = test_run.state.wait_seq;
+                    test_run.timer(wait_seq, now * 1_000);
                 }
             }
-            Turn::Event(n) => {
-                reference.event(EVENTS[n], ride.active, now);
-                ride.event(EVENTS[n], json!({}), now * 1_000);
+            ScriptStep::Event(n) => {
+                reference.event(EVENTS[n], test_run.active, now);
+                test_run.event(EVENTS[n], json!({}), now * 1_000);
             }
-            Turn::Stray(n) => {
-                if n != ride.state.wait_seq {
-                    ride.timer(n, now * 1_000);
+            ScriptStep::StaleTimer(n) => {
+                if n != test_run.state.wait_seq {
+                    test_run.timer(n, now * 1_000);
                 }
             }
-            Turn::Repeat => {
-                let before = ride.state.wait_seq - 1;
-                ride.timer(before, now * 1_000);
+            ScriptStep::RepeatTimer => {
+                let before = test_run.state.wait_seq - 1;
+                test_run.timer(before, now * 1_000);
             }
-            Turn::Switch => {
-                ride.active = !ride.active;
-                if ride.active && ride.state.status == RunStatus::Frozen {
-                    ride.state.status = RunStatus::Waiting;
-                    let wait_seq = ride.state.wait_seq;
-                    ride.timer(wait_seq, now * 1_000);
+            ScriptStep::ToggleActive => {
+                test_run.active = !test_run.active;
+                if test_run.active && test_run.state.status == RunStatus::Frozen {
+                    test_run.state.status = RunStatus::Waiting;
+                    let wait_seq = test_run.state.wait_seq;
+                    test_run.timer(wait_seq, now * 1_000);
                 }
-                if ride.active && reference.stands_still.is_some() {
+                if test_run.active && reference.ended_while_inactive.is_some() {
                     reference.end_wait(false, true, now);
                 }
             }
-            Turn::Restart => (ride.state, ride.program) = (stored(&ride.state), again),
+            ScriptStep::Restart => (test_run.state, test_run.program) = (stored(&test_run.state), again),
         }
         // Compare the effects of this script step only; earlier ones are already compared.
-        assert_eq!(logged(&std::mem::take(&mut ride.effects)), reference.log[compared..]);
+        assert_eq!(logged(&std::mem::take(&mut test_run.effects)), reference.log[compared..]);
         compared = reference.log.len();
         is_over = reference.done;
-        assert_eq!(ride.state.status.has_ended(), is_over);
+        assert_eq!(test_run.state.status.has_ended(), is_over);
     }
-    assert!(reference.done, "the run did not end: {:?}", ride.state);
+    assert!(reference.done, "the run did not end: {:?}", test_run.state);
 }
 
 /// Number of random automations, each run with `SCRIPTS` random scripts: 100,000 in total.
@@ -254,9 +254,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: AUTOMATIONS, rng_seed: RngSeed::Fixed(11), ..ProptestConfig::default() })]
 
     #[test]
-    fn a_run_does_what_the_reference_does(
+    fn run_matches_reference(
         steps in prop::collection::vec(a_step(), 0..6),
-        scripts in prop::collection::vec((prop::collection::vec(turn(), 0..40), any::<u128>()), SCRIPTS),
+        scripts in prop::collection::vec((prop::collection::vec(script_step(), 0..40), any::<u128>()), SCRIPTS),
     ) {
         drive(&steps, &scripts);
     }

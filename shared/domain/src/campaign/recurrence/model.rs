@@ -9,13 +9,13 @@ use super::*;
 
 /// The local times that an expression matches. An empty list matches every value.
 #[derive(Clone, Debug)]
-struct Wall {
+struct LocalPattern {
     minutes: Vec<i8>,
     hours: Vec<i8>,
     weekdays: Vec<i8>,
 }
 
-impl Wall {
+impl LocalPattern {
     fn written(&self) -> String {
         let list = |all: &[i8]| {
             if all.is_empty() { "*".to_owned() } else { all.iter().map(i8::to_string).collect::<Vec<_>>().join(",") }
@@ -31,7 +31,7 @@ impl Wall {
     }
 }
 
-const PLACES: [(&str, &str); 6] = [
+const ZONES: [(&str, &str); 6] = [
     ("Europe/Oslo", "2026-03-28T12:00:00Z"),
     ("Europe/Oslo", "2026-10-24T12:00:00Z"),
     ("America/New_York", "2026-10-31T18:00:00Z"),
@@ -46,15 +46,15 @@ proptest! {
     /// Due times strictly increase and include every matching local time when it first occurs. A due time that does not
     /// match occurs only after a gap.
     #[test]
-    fn it_falls_due_when_the_wall_clock_shows_it(
-        (name, begins) in prop::sample::select(PLACES.to_vec()),
+    fn due_times_match_model(
+        (name, begins) in prop::sample::select(ZONES.to_vec()),
         offset in 0..1_440_i64,
         second in 0..60_i64,
         minutes in prop::collection::vec(0..60_i8, 1..4),
         hours in prop::collection::vec(0..5_i8, 0..4),
         weekdays in prop::collection::vec(0..7_i8, 0..2),
     ) {
-        let wall = Wall { minutes, hours, weekdays };
+        let wall = LocalPattern { minutes, hours, weekdays };
         let zone = TimeZone::get(name).unwrap();
         let recurrence = Recurrence { cron: wall.written(), timezone: name.to_owned() };
         let start = begins.parse::<Timestamp>().unwrap() + SignedDuration::from_mins(offset);

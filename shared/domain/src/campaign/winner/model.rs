@@ -15,18 +15,18 @@ proptest! {
 
     /// The observed rate is exactly 1.96 standard deviations above the lower bound.
     #[test]
-    fn the_sure_rate_is_the_lowest_that_is_not_ruled_out(sent in 1..2_000_000_i64, part in 0.0..=1.0) {
+    fn lower_bound_matches_wilson_interval(sent in 1..2_000_000_i64, part in 0.0..=1.0) {
         let results = ((sent as f64 * part) as i64).clamp(1, sent);
-        let (sure, found) = (sure_of(&score(0, sent, results)), results as f64 / sent as f64);
-        prop_assert!(sure > 0.0 && sure < found);
-        let deviation = (sure * (1.0 - sure) / sent as f64).sqrt();
-        prop_assert!(((found - sure) / deviation - 1.96).abs() < 1e-6, "{}", (found - sure) / deviation);
+        let (bound, found) = (lower_bound(&score(0, sent, results)), results as f64 / sent as f64);
+        prop_assert!(bound > 0.0 && bound < found);
+        let deviation = (bound * (1.0 - bound) / sent as f64).sqrt();
+        prop_assert!(((found - bound) / deviation - 1.96).abs() < 1e-6, "{}", (found - bound) / deviation);
     }
 
     /// A variant that is worse in every respect does not win, additional results never make a winner lose, and the
     /// order of the scores does not matter.
     #[test]
-    fn who_wins_did_not_do_worse(
+    fn winner_is_not_worse_in_every_respect(
         counted in prop::collection::vec((0..5_000_i64, 0.0..=1.0), 1..6),
         more in 0..500_i64,
         rotated in 0..6_usize,
@@ -36,7 +36,7 @@ proptest! {
             .collect();
         let mut scores: Vec<Score> =
             counted.iter().enumerate().map(|(n, (sent, part))| score(n, *sent, (*sent as f64 * part) as i64)).collect();
-        let on = |scores: &[Score]| Verdict::on(&variants, Metric::Opened, scores, Timestamp::UNIX_EPOCH).unwrap();
+        let on = |scores: &[Score]| Verdict::decide(&variants, Metric::Opened, scores, Timestamp::UNIX_EPOCH).unwrap();
         let verdict = on(&scores);
         prop_assert_eq!(&verdict.scores, &scores);
         let winner: usize = verdict.variant.parse().unwrap();

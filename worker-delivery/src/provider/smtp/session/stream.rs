@@ -19,7 +19,7 @@ use super::super::config::{Security, SmtpConfig};
 use super::super::error::Failure;
 
 /// Time limit for connecting.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limits of a response. A TLS handshake with its certificates counts as one too.
 const MAX_RESPONSE_BYTES: usize = 32 * 1024;
 const MAX_RESPONSE_LINES: usize = 512;
@@ -40,7 +40,7 @@ pub(super) async fn open(
 }
 
 async fn connect(ip: IpAddr, port: u16) -> Result<TcpStream, Failure> {
-    let connected = tokio::time::timeout(CONNECT, TcpStream::connect((ip, port))).await;
+    let connected = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect((ip, port))).await;
     let stream = connected.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out")));
     let stream = stream.map_err(|e| Failure::from(&e))?;
     // The end of a mail is a small packet of its own. With Nagle's algorithm it would wait for the server's delayed acknowledgement of the
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn nothing_small_waits_for_an_acknowledgement() {
+    async fn small_writes_do_not_wait_for_acknowledgements() {
         let server = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let at = server.local_addr().unwrap();
         assert!(connect(at.ip(), at.port()).await.unwrap().nodelay().unwrap());
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_does_not_listen_is_no_connection() {
+    async fn unreachable_server_is_a_connection_failure() {
         let server = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let at = server.local_addr().unwrap();
         drop(server);

@@ -15,12 +15,12 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    pub(super) fn full(leased: &Leased) -> Self {
-        let (most, capacity) = (leased.terms().most as u64, leased.priority().capacity as u64);
+    pub(super) fn full(leased: &LeasedTokens) -> Self {
+        let (most, capacity) = (leased.terms().capacity as u64, leased.priority().capacity as u64);
         Self { micros: most * MICRO, priority: capacity * MICRO, at_us: 0 }
     }
 
-    pub(super) fn lease(&mut self, leased: &Leased, wanted: u32, now_us: u64) -> Lease {
+    pub(super) fn lease(&mut self, leased: &LeasedTokens, wanted: u32, now_us: u64) -> Lease {
         self.fill(leased, now_us);
         let is_granted = leased.priority().is_granted;
         let own = (self.micros / MICRO).min(wanted.into());
@@ -32,17 +32,17 @@ impl Bucket {
         Lease { taken: (own + extra) as u32, left: left as u32, wait }
     }
 
-    pub(super) fn fill(&mut self, leased: &Leased, now_us: u64) {
+    pub(super) fn fill(&mut self, leased: &LeasedTokens, now_us: u64) {
         let (terms, capacity) = (leased.terms(), leased.priority().capacity as u64 * MICRO);
-        let come = (now_us - self.at_us) * terms.rate as u64;
-        let to_priority = (capacity - self.priority).min(come / PARTS);
+        let added = (now_us - self.at_us) * terms.rate as u64;
+        let to_priority = (capacity - self.priority).min(added / PARTS);
         self.priority += to_priority;
-        self.micros = (self.micros + come - to_priority).min(terms.most as u64 * MICRO);
+        self.micros = (self.micros + added - to_priority).min(terms.capacity as u64 * MICRO);
         self.at_us = now_us;
     }
 
     /// Returns the wait in whole milliseconds, rounded up.
-    pub(super) fn wait(&self, leased: &Leased) -> Duration {
+    pub(super) fn wait(&self, leased: &LeasedTokens) -> Duration {
         let missing = leased.priority().capacity as u64 * MICRO - self.priority;
         let short = MICRO - self.micros;
         let mut needed = (short * PARTS).div_ceil(PARTS - 1).min(short + missing);
@@ -55,15 +55,15 @@ impl Bucket {
 
 /// A response from Redis; `None` if it was lost.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer(Option<Lease>);
+pub(super) struct RedisResponse(Option<Lease>);
 
 pub(super) struct Gateway {
-    pub(super) lanes: [Leased; 2],
-    local: Local,
+    pub(super) lanes: [LeasedTokens; 2],
+    local: LocalBucket,
     /// Responses to background refills that have not arrived yet.
-    underway: [Option<Answer>; 2],
+    in_flight: [Option<RedisResponse>; 2],
     /// Set when Redis had too few tokens for a request that found none.
-    quiet_until_us: [u64; 2],
+    no_lease_until_us: [u64; 2],
     /// Number of requests admitted with tokens from Redis.
     pub(super) spent: u64,
 }
@@ -84,7 +84,7 @@ pub(super) struct World {
 
 /// The counter that admitted or denied a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum DecidedBy {
     Redis,
     Own,
 }
@@ -92,10 +92,10 @@ pub(super) enum By {
 impl World {
     pub(super) fn new(limit: u32, gateways: u32) -> Self {
         let gateway = |_| Gateway {
-            lanes: LANES.map(|lane| Leased::new(Scope::Project, limit, lane)),
-            local: Local::share(limit, gateways, true),
-            underway: [None, None],
-            quiet_until_us: [0, 0],
+            lanes: LANES.map(|lane| LeasedTokens::new(Scope::Project, limit, lane)),
+            local: LocalBucket::share(limit, gateways, true),
+            in_flight: [None, None],
+            no_lease_until_us: [0, 0],
             spent: 0,
         };
         let gateways: Vec<_> = (0..gateways).map(gateway).collect();
@@ -107,20 +107,20 @@ impl World {
         self.start + Duration::from_micros(self.now_us)
     }
 
-    pub(super) fn by_own_share(limit: u32, local: &Local, lane: usize, now: Instant) -> (Allowance, By) {
+    pub(super) fn take_own_share(limit: u32, local: &LocalBucket, lane: usize, now: Instant) -> (Allowance, DecidedBy) {
         let allowance = match local.take(LANES[lane], now) {
             Ok(left) => Allowance::granted(Scope::Project, limit, left),
             Err(wait) => Allowance::denied(Scope::Project, limit, wait),
         };
-        (allowance, By::Own)
+        (allowance, DecidedBy::Own)
     }
 
     /// Like `Quota::take`, but the response from Redis arrives at once or, if `is_lost`, never.
-    pub(super) fn take(&mut self, which: usize, lane: usize, is_lost: bool) -> (Allowance, By) {
+    pub(super) fn take(&mut self, which: usize, lane: usize, is_lost: bool) -> (Allowance, DecidedBy) {
         let now = self.now();
         let gateway = &mut self.gateways[which];
         if !self.is_up {
-            return Self::by_own_share(self.limit, &gateway.local, lane, now);
+            return Self::take_own_share(self.limit, &gateway.local, lane, now);
         }
         let leased = &gateway.lanes[lane];
         let mut lease = || {
@@ -131,34 +131,34 @@ impl World {
             }
             Some(lease).filter(|_| !is_lost)
         };
-        let mut underway = None;
-        let spent = leased.spend(|| now, || underway = Some(Answer(lease())));
-        let is_quiet = self.now_us < gateway.quiet_until_us[lane];
-        if underway.is_some() {
-            assert!(gateway.underway[lane].is_none(), "two refills are in flight");
-            assert!(!is_quiet, "a refill is requested too soon");
-            gateway.underway[lane] = underway;
+        let mut in_flight = None;
+        let spent = leased.spend(|| now, || in_flight = Some(RedisResponse(lease())));
+        let is_too_soon = self.now_us < gateway.no_lease_until_us[lane];
+        if in_flight.is_some() {
+            assert!(gateway.in_flight[lane].is_none(), "two refills are in flight");
+            assert!(!is_too_soon, "a refill is requested too soon");
+            gateway.in_flight[lane] = in_flight;
         }
         let allowance = match spent {
             Some(allowance) => allowance,
             None => {
-                assert!(!is_quiet, "a lease is requested too soon");
+                assert!(!is_too_soon, "a lease is requested too soon");
                 let Some(lease) = lease() else {
-                    return Self::by_own_share(self.limit, &gateway.local, lane, now);
+                    return Self::take_own_share(self.limit, &gateway.local, lane, now);
                 };
                 if lease.taken < leased.size() {
-                    gateway.quiet_until_us[lane] = self.now_us + 10_000;
+                    gateway.no_lease_until_us[lane] = self.now_us + 10_000;
                 }
-                leased.answered(lease, || now)
+                leased.decide(lease, || now)
             }
         };
         gateway.spent += u64::from(allowance.granted.is_ok());
-        (allowance, By::Redis)
+        (allowance, DecidedBy::Redis)
     }
 
-    pub(super) fn hear(&mut self, which: usize, lane: usize) {
+    pub(super) fn receive_refill(&mut self, which: usize, lane: usize) {
         let gateway = &mut self.gateways[which];
-        if let Some(Answer(lease)) = gateway.underway[lane].take() {
+        if let Some(RedisResponse(lease)) = gateway.in_flight[lane].take() {
             gateway.lanes[lane].refilled(lease);
         }
     }
@@ -166,9 +166,9 @@ impl World {
     /// Returns the leased tokens that are not spent, including those in responses that have not arrived.
     pub(super) fn held(&self) -> u64 {
         let held = |gateway: &Gateway| {
-            let underway = gateway.underway.iter().flatten().filter_map(|answer| answer.0);
+            let in_flight = gateway.in_flight.iter().flatten().filter_map(|answer| answer.0);
             let tokens = gateway.lanes.iter().map(|leased| leased.tokens.load(Ordering::Relaxed) as u64);
-            tokens.sum::<u64>() + underway.map(|lease| u64::from(lease.taken)).sum::<u64>()
+            tokens.sum::<u64>() + in_flight.map(|lease| u64::from(lease.taken)).sum::<u64>()
         };
         self.gateways.iter().map(held).sum()
     }

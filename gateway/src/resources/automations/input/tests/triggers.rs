@@ -7,7 +7,7 @@ fn by_date(date: Value) -> Value {
 }
 
 #[test]
-fn a_date_is_read_with_its_defaults() {
+fn date_trigger_defaults_are_applied() {
     let read = |date| new_automation(&object(by_date(date)), Uuid::nil(), NOW).unwrap().definition;
     let definition = read(json!({"property": "birthday"}));
     assert_eq!(json!(definition.trigger_date), json!({"property": "birthday", "offset": 0, "repeat": "once"}));
@@ -24,7 +24,7 @@ fn a_date_is_read_with_its_defaults() {
 }
 
 #[test]
-fn what_is_wrong_with_a_date_is_named_with_its_position() {
+fn invalid_date_trigger_is_reported_with_its_path() {
     let read = |value: Value| new_automation(&object(value), Uuid::nil(), NOW);
     let with_more = |more: Value| {
         let mut whole = object(by_date(json!({"property": "birthday"})));
@@ -59,7 +59,7 @@ fn what_is_wrong_with_a_date_is_named_with_its_position() {
 }
 
 #[test]
-fn another_trigger_leaves_nothing_of_the_one_before() {
+fn changing_the_trigger_clears_the_previous_one() {
     let by_event = with(json!({"triggerFilter": [{"field": "a", "operator": "eq", "value": 1}]})).unwrap();
     let date = by_date(json!({"property": "birthday"}));
     let changed = changed_automation(&object(date), by_event, NOW).unwrap();
@@ -74,7 +74,7 @@ fn another_trigger_leaves_nothing_of_the_one_before() {
 }
 
 #[test]
-fn a_segment_starts_what_names_it() {
+fn segment_trigger_requires_a_segment_id() {
     let id = Uuid::from_u128(7);
     let by_segment = |more: Value| {
         let mut whole = object(json!({"name": "n", "triggerType": "SEGMENT_EXIT"}));
@@ -101,7 +101,7 @@ fn a_segment_starts_what_names_it() {
 }
 
 #[test]
-fn what_is_of_another_trigger_is_refused_unless_it_is_null() {
+fn fields_of_other_triggers_must_be_null() {
     let id = Uuid::from_u128(7);
     let filter = json!([{"field": "plan", "operator": "eq", "value": "pro"}]);
     let date = json!({"property": "birthday", "time": "09:00"});

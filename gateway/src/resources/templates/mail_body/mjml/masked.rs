@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use template::Placeholder;
 
-use super::units::{self, Found, Kind, Misplaced, Unit};
+use super::units::{self, BodyUnits, Kind, Misplaced, Unit};
 use crate::resources::templates::mail_body::scan::unused_word;
 
 pub(super) struct Masked {
@@ -27,21 +27,21 @@ struct End {
 
 impl Masked {
     pub fn of(body: &str, placeholders: &[Placeholder]) -> Result<Self, Misplaced> {
-        let Found { units, unclosed } = units::units(body, placeholders)?;
+        let BodyUnits { units, unclosed } = units::units(body, placeholders)?;
         let too_many = || Misplaced { at: 0, why: "this MJML has too many words such as held0x".to_owned() };
         let stem = unused_word(body).ok_or_else(too_many)?;
         let mut masked = Self { text: String::new(), stem, units, unclosed, ends: Vec::new() };
-        let mut behind = 0;
+        let mut copied = 0;
         for (number, unit) in masked.units.iter().enumerate() {
-            masked.text.push_str(&body[behind..unit.range.start]);
+            masked.text.push_str(&body[copied..unit.range.start]);
             let _ = match unit.kind {
                 Kind::Comment => write!(masked.text, "<!--{}{number}z-->", masked.stem),
                 _ => write!(masked.text, "{}{number}z", masked.stem),
             };
-            behind = unit.range.end;
-            masked.ends.push(End { text: masked.text.len(), source: behind });
+            copied = unit.range.end;
+            masked.ends.push(End { text: masked.text.len(), source: copied });
         }
-        masked.text.push_str(&body[behind..]);
+        masked.text.push_str(&body[copied..]);
         Ok(masked)
     }
 

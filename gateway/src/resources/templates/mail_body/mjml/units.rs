@@ -7,8 +7,8 @@ use template::Placeholder;
 use crate::resources::templates::mail_body::scan::{BLANK, Piece, Start, blanked, pieces};
 
 /// Maximum number of pieces of markup, and maximum nesting depth, as a browser reads the body.
-const PIECES: usize = 50_000;
-const NESTED: usize = 200;
+const MAX_PIECES: usize = 50_000;
+const MAX_DEPTH: usize = 200;
 
 /// Components whose content the compiler copies verbatim.
 const VERBATIM: [&str; 8] = [
@@ -24,7 +24,8 @@ const VERBATIM: [&str; 8] = [
 /// Elements that need no end tag.
 const VOID: [&str; 6] = ["br", "hr", "img", "input", "wbr", "col"];
 
-const NOWHERE: &str = "a placeholder is not allowed here in MJML: use it as an attribute's value or between tags";
+const NOT_ALLOWED_HERE: &str =
+    "a placeholder is not allowed here in MJML: use it as an attribute's value or between tags";
 
 /// A part of the source that passes through the compiler as one comment or word.
 pub struct Unit {
@@ -45,7 +46,7 @@ pub enum Kind {
 }
 
 /// The units of a body.
-pub struct Found {
+pub struct BodyUnits {
     pub units: Vec<Unit>,
     /// Start of an unclosed element; 0 if all are closed.
     pub unclosed: usize,
@@ -59,14 +60,14 @@ pub struct Misplaced {
 
 /// Returns the units of a body in order. Fails if a placeholder is not allowed at its position, or the body exceeds a
 /// limit.
-pub fn units(body: &str, placeholders: &[Placeholder]) -> Result<Found, Misplaced> {
+pub fn units(body: &str, placeholders: &[Placeholder]) -> Result<BodyUnits, Misplaced> {
     let scanned = blanked(body, placeholders.iter().map(|p| p.range.clone()));
     let mut units = Units { placeholders, at: 0, found: Vec::new() };
     let mut open: Vec<(String, usize)> = Vec::new();
     let mut unclosed = 0;
     for (count, piece) in pieces(&scanned).enumerate() {
-        if count > PIECES || open.len() > NESTED {
-            let why = format!("MJML may have at most {PIECES} tags and texts, nested at most {NESTED} deep");
+        if count > MAX_PIECES || open.len() > MAX_DEPTH {
+            let why = format!("MJML may have at most {MAX_PIECES} tags and texts, nested at most {MAX_DEPTH} deep");
             return Err(Misplaced { at: piece_start(&piece), why });
         }
         let in_head = open.iter().any(|(name, _)| name == "mj-head");
@@ -86,12 +87,15 @@ pub fn units(body: &str, placeholders: &[Placeholder]) -> Result<Found, Misplace
                 }
             }
             Piece::Raw(range) => units.merged(range, if in_head { Kind::Head } else { Kind::Word }),
-            Piece::Aside(range) => units.each(range, if in_head { Kind::Head } else { Kind::Word }),
+            Piece::Comment(range) => units.each(range, if in_head { Kind::Head } else { Kind::Word }),
             Piece::Text(range) => {
                 // A placeholder in a tag's name.
                 for opening in [format!("<{BLANK}"), format!("</{BLANK}")] {
                     if let Some(at) = scanned[range.clone()].find(&opening) {
-                        return Err(Misplaced { at: range.start + at + opening.len() - 1, why: NOWHERE.to_owned() });
+                        return Err(Misplaced {
+                            at: range.start + at + opening.len() - 1,
+                            why: NOT_ALLOWED_HERE.to_owned(),
+                        });
                     }
                 }
                 let is_verbatim = open.iter().any(|(name, _)| VERBATIM.contains(&name.as_str()));
@@ -100,13 +104,13 @@ pub fn units(body: &str, placeholders: &[Placeholder]) -> Result<Found, Misplace
         }
     }
     units.none_before(body.len())?;
-    Ok(Found { units: units.found, unclosed: open.last().map_or(unclosed, |(_, start)| *start) })
+    Ok(BodyUnits { units: units.found, unclosed: open.last().map_or(unclosed, |(_, start)| *start) })
 }
 
 fn piece_start(piece: &Piece) -> usize {
     match piece {
         Piece::Start(start) => start.whole.start,
-        Piece::End(range) | Piece::Raw(range) | Piece::Aside(range) | Piece::Text(range) => range.start,
+        Piece::End(range) | Piece::Raw(range) | Piece::Comment(range) | Piece::Text(range) => range.start,
     }
 }
 
@@ -166,7 +170,9 @@ impl Units<'_> {
     /// Checks that no placeholder remains before this position.
     fn none_before(&self, at: usize) -> Result<(), Misplaced> {
         match self.placeholders.get(self.at) {
-            Some(next) if next.range.start < at => Err(Misplaced { at: next.range.start, why: NOWHERE.to_owned() }),
+            Some(next) if next.range.start < at => {
+                Err(Misplaced { at: next.range.start, why: NOT_ALLOWED_HERE.to_owned() })
+            }
             _ => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn mjml_becomes_html_and_its_placeholders_stay() {
+fn mjml_compiles_to_html_with_placeholders() {
     let body = column(
         "{% for item in items %}<mj-text color=\"{{ colour }}\">Hi {{ item.name }}, <b>{% if a %}yes{% endif %}</b></mj-text>{% endfor %}\
          <mj-button href=\"https://shop.example/{{ id }}?a={% if b %}1{% else %}2{% endif %}\">Go, {{ name }}</mj-button>\
@@ -31,7 +31,7 @@ fn mjml_becomes_html_and_its_placeholders_stay() {
 }
 
 #[test]
-fn sections_can_be_chosen_and_the_head_can_be_filled_in() {
+fn conditional_sections_and_head_placeholders_work() {
     let section = "<mj-section><mj-column><mj-text>x</mj-text></mj-column></mj-section>";
     let body = format!(
         "<mjml><mj-head><mj-title>{{{{ title }}}}</mj-title><mj-preview>{{{{ teaser }}}}</mj-preview>\
@@ -39,10 +39,10 @@ fn sections_can_be_chosen_and_the_head_can_be_filled_in() {
          <mj-style>.a{{color:{{{{ accent }}}}}}</mj-style></mj-head>\
          <mj-body>{{% if vip %}}{section}{{% else %}}{section}{{% endif %}}</mj-body></mjml>"
     );
-    let html = made(&body).unwrap().compiled.unwrap();
+    let html = prepare(&body).unwrap().compiled.unwrap();
     // The author's CSS is inlined; the compiler's own CSS is not.
     assert!(
-        made(&body.replace("{{ accent }}", "red").replace("x</mj-text>", "<p class=\"a\">x</p></mj-text>"))
+        prepare(&body.replace("{{ accent }}", "red").replace("x</mj-text>", "<p class=\"a\">x</p></mj-text>"))
             .unwrap()
             .compiled
             .unwrap()
@@ -57,7 +57,7 @@ fn sections_can_be_chosen_and_the_head_can_be_filled_in() {
 }
 
 #[test]
-fn mjml_with_a_fault_is_refused_where_it_lies() {
+fn invalid_mjml_is_rejected_with_a_position() {
     for (body, line, words) in [
         ("<mjml>\n<mj-body>\n<mj-include path=\"x\" /></mj-body></mjml>".to_owned(), 3, "mj-include"),
         ("<mjml>\n<mj-body>{{ a }}\n  <mj-nothing-like-it/></mj-body></mjml>".to_owned(), 3, "unknown component"),
@@ -92,14 +92,14 @@ fn mjml_with_a_fault_is_refused_where_it_lies() {
             "too large",
         ),
     ] {
-        let error = made(&body).unwrap_err();
+        let error = prepare(&body).unwrap_err();
         assert_eq!(error.line, line, "{error}: {:?}", &body[..body.len().min(90)]);
         assert!(error.message.contains(words), "{error}");
     }
 }
 
 #[test]
-fn mjml_is_known_behind_what_says_nothing() {
+fn mjml_is_detected_after_insignificant_content() {
     let inside = "<mj-section><mj-column><mj-text>{{ name }}</mj-text></mj-column></mj-section>";
     let plain = in_mjml(inside);
     let expected = compiled(&plain);
@@ -116,10 +116,10 @@ fn mjml_is_known_behind_what_says_nothing() {
         assert_eq!(compiled(&format!("{before}{plain}")), expected, "{before:?}");
     }
     // The position refers to the source.
-    let error = made(&format!("\u{feff}<!--\n-->\n{}", in_mjml("<mj-nothing/>"))).unwrap_err();
+    let error = prepare(&format!("\u{feff}<!--\n-->\n{}", in_mjml("<mj-nothing/>"))).unwrap_err();
     assert_eq!((error.line, error.message.as_str()), (3, "unknown component mj-nothing"));
     for before in ["{{ a }}", "\n{% assign a = 1 %}", "<!-- {{ a }} -->"] {
-        let error = made(&format!("{before}{plain}")).unwrap_err();
+        let error = prepare(&format!("{before}{plain}")).unwrap_err();
         assert!(error.message.contains("before <mjml>"), "{error}");
     }
     for other in ["<mjmlx>", "<p><mjml></p>", "<!-- <mjml>", "<!-- a --><p>b</p>", "mjml", ""] {
