@@ -60,6 +60,8 @@ fn in_order() -> Vec<Operation> {
 fn body_of(operation: &Operation, example: String) -> String {
     match &*named(operation) {
         "POST /campaigns/{id}/test" => json!({ "userIds": ["u"] }).to_string(),
+        "POST /templates/{id}/preview" => json!({ "userId": "u" }).to_string(),
+        "PUT /users/{id}/subscriptions" => json!({ "groups": [] }).to_string(),
         "DELETE /projects/{id}" => json!({ "name": "Test" }).to_string(),
         _ => example,
     }
