@@ -58,12 +58,13 @@ demo: build ## replay a shop's day against the running system and balance its bo
 check: ## the fast part of the tests: format, lints, pure tests
 	$(CARGO) fmt --all --check
 	@.ci/import-cycles
+	@.ci/language
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@if $(CARGO) nextest --version >/dev/null 2>&1; \
 	then $(CARGO) nextest run --workspace --lib --bins --locked; \
 	else $(CARGO) test --workspace --lib --bins --locked --quiet; fi
 
-bench: release ## what the product does here, beside what the machine allows (SCENARIO=single, batch, ...)
+bench: release ## measure the product on this machine, relative to ceilings (SCENARIO=single, batch, ...)
 	@$(TARGET_DIR)/release/bench $(if $(QUICK),--quick) $(ARGS)
 
 chaos: ## ten minutes of everything that goes wrong, by a seed (CHAOS_SEED, CHAOS_MINUTES, CHAOS_LOAD, RELEASE=1)

@@ -1,4 +1,4 @@
-"""Somebody who calls the product, and what may be called with a browser's session."""
+"""A client of the API, and the paths that a browser's session may call."""
 
 import requests
 
@@ -22,7 +22,7 @@ class Caller:
 
 
 def session_of(base, answer, project):
-    """Somebody who has just logged in, in a project."""
+    """A new session, in a project."""
     return Caller(base, {
         "Cookie": f"session={answer.cookies['session']}",
         "X-CSRF-Token": answer.json()["csrfToken"],

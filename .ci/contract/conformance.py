@@ -63,7 +63,7 @@ def start(base, headers, options):
         *(f"--header={name}:{value}" for name, value in headers.items()),
         *options,
     ]
-    # Into a file: a pipe that nobody reads yet would fill up.
+    # Into a file: a pipe without a reader would fill up.
     output = tempfile.TemporaryFile(mode="w+")
     process = subprocess.Popen(command, cwd=CONFIGURATION.parent, stdout=output, stderr=subprocess.STDOUT)
     return process, output

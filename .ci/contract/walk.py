@@ -243,9 +243,9 @@ def sending(walk):
     walk.row("POST", "/messages", SECRET, mail, 202, queued)
     walk.row("POST", "/messages", SECRET, {"user_id": "ada", "channel": "push", "content": {"title": "Hi", "body": "There"}}, 202, queued)
     until(lambda: walk.admin.send("GET", "/messages?userId=ada&channel=EMAIL").json()["total"] >= 4)
-    # Another project's list is its own, and empty of nobody.
+    # Another project has a list of its own.
     walk.row("GET", "/messages?userId=ada&channel=EMAIL&page=1&limit=20", SECRET, None, 200, {"messages": [MESSAGE], "total": NUMBER})
-    # Which model writes is the operator's to say, and nobody has: who may not ask is told so all the same.
+    # The operator has configured no model. Callers without access are rejected nevertheless.
     walk.row("POST", "/ai/generate", SECRET, {"channel": "PUSH", "context": "A sale", "tone": "friendly"}, 503, None)
 
     walk.row("GET", "/channels", SECRET, None, 200, {"email": {"provider": STRING, "configured": "=true"}, "push": {"configured": BOOLEAN}})
@@ -258,11 +258,11 @@ def sending(walk):
     settings = {"success": "=true", "data": {"vapid_public_key": STRING, "push_configured": BOOLEAN}}
     walk.row("GET", "/push-tokens", PUBLIC, None, 200, settings)
 
-    told = {"event": "message.delivered", "data": {"messageId": str(uuid.uuid4()), "userId": "ada"}}
+    delivery_event = {"event": "message.delivered", "data": {"messageId": str(uuid.uuid4()), "userId": "ada"}}
     walk.rows += 1
-    walk.check("signed: POST /webhook", walk.signed(told), {202}, {"received": "=true"})
+    walk.check("signed: POST /webhook", walk.signed(delivery_event), {202}, {"received": "=true"})
     for who, caller in walk.callers.items():
-        walk.check(f"{who}: POST /webhook unsigned", caller.send("POST", f"/webhook/{walk.project}", told), {401}, None)
+        walk.check(f"{who}: POST /webhook unsigned", caller.send("POST", f"/webhook/{walk.project}", delivery_event), {401}, None)
 
 
 def managing(walk):

@@ -155,7 +155,7 @@ def of_links(item, workloads):
             for port in spec["ports"]:
                 target = port.get("targetPort", port["port"])
                 if not any(has_port(one, target) for one in pods):
-                    yield f"nobody listens on {target}"
+                    yield f"no container listens on {target}"
         case "PodDisruptionBudget":
             if len(selected(spec["selector"], workloads)) != 1:
                 yield "is to keep one workload, and selects another number"
@@ -206,8 +206,8 @@ def of_policy(spec, workloads):
     for rule in spec.get("ingress", []):
         for port in rule.get("ports", []):
             if not any(has_port(one, port["port"]) for one in pods):
-                yield f"lets in to {port['port']}, where nobody listens"
+                yield f"lets in to {port['port']}, where no container listens"
     for rule in spec.get("ingress", []) + spec.get("egress", []):
         for peer in rule.get("from", []) + rule.get("to", []):
             if "podSelector" in peer and not selected(peer["podSelector"], workloads):
-                yield f"names {peer['podSelector']}, which nobody is"
+                yield f"names {peer['podSelector']}, which matches no pod"

@@ -71,7 +71,7 @@ def of_npm_manifest(manifest):
 
 
 def of_npm_settings(manifest):
-    """The settings that npm reads: those beside the manifest, or of the workspace that it belongs to."""
+    """The settings that npm reads: those next to the manifest, or of the workspace that it belongs to."""
     for place in (manifest.parent, manifest.parent.parent.parent):
         if (place / ".npmrc").exists() and "ignore-scripts=true" in (place / ".npmrc").read_text().split():
             return

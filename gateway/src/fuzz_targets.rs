@@ -66,7 +66,7 @@ pub fn key(data: &[u8]) {
         if let Some(key) = header::key(&headers) {
             assert!(!key.is_empty() && key.trim() == key && text.contains(key) && source != "cookie", "{text:?}");
         }
-        if let Some(session) = cookie::value(&headers) {
+        if let Some(session) = cookie::value(&headers, true).or_else(|| cookie::value(&headers, false)) {
             assert!(source == "cookie" && text.contains(session) && !session.contains(';'), "{text:?}");
         }
     }

@@ -108,7 +108,7 @@ fn report_in_doubt(of: CampaignRef, count: usize) {
     if count > 0 {
         tracing::warn!(project = %of.project, campaign = %of.campaign, count, "cancelled messages whose last call was never settled; they may have been sent");
         metrics::counter!(Metric::MessagesAmbiguous).increment(count as u64);
-        metrics::counter!(Metric::LeasesLapsed).increment(count as u64);
+        metrics::counter!(Metric::LeasesExpired).increment(count as u64);
     }
 }
 

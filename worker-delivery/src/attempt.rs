@@ -39,7 +39,7 @@ async fn run(app: &App, loaded: &Loaded, token: Option<Token>, lease: &Lease) ->
     if message.lapsed {
         tracing::warn!(project = %message.project, message_id = %message.id, "the lease of the message's last attempt ended; the outcome is unknown");
         metrics::counter!(Metric::MessagesAmbiguous).increment(1);
-        metrics::counter!(Metric::LeasesLapsed).increment(1);
+        metrics::counter!(Metric::LeasesExpired).increment(1);
     }
     let at = settle_context(app, loaded);
     if !sender.is_idempotent() && !judge::may_be_sent(message, at) {

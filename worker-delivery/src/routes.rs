@@ -130,7 +130,7 @@ impl<P: Provider> Route<P> {
         match limit.token(call.urgent, call.max_wait).await {
             Ok(token) => Ok(Call { token: Some(token), ..call }),
             Err(after) => {
-                metrics::counter!(Metric::MessagesLimited, "how" => "put_off").increment(1);
+                metrics::counter!(Metric::MessagesLimited, "how" => "deferred").increment(1);
                 Err(Outcome::Limited { after, why: limit.reason() })
             }
         }

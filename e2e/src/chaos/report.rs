@@ -79,7 +79,7 @@ impl Observations<'_> {
     }
 
     fn write(&self, out: &mut String, figures: &Figures) -> fmt::Result {
-        let Figures { seed, kills, accepted, put_off, unanswered, .. } = figures;
+        let Figures { seed, kills, accepted, throttled, unanswered, .. } = figures;
         let (load, built) = (figures.load, if figures.release { "release" } else { "debug" });
         let clock = if figures.clock { ", clock jumps" } else { "" };
         let disk = if figures.disk { ", full disks" } else { "" };
@@ -100,7 +100,7 @@ impl Observations<'_> {
             kills.nats,
             kills.redis
         )?;
-        writeln!(out, "\n  {accepted} requests accepted, {put_off} throttled, {unanswered} without a response")?;
+        writeln!(out, "\n  {accepted} requests accepted, {throttled} throttled, {unanswered} without a response")?;
         writeln!(
             out,
             "  {} of {} events accepted, {} stored",

@@ -211,7 +211,7 @@ async fn channel_test_sends_a_message_and_reports_the_outcome() {
     assert_eq!((&response["success"], &response["advice"]), (&json!(true), &json!(null)));
 
     for (path, body, field) in
-        [("/channels/push/test", json!({"userId": "nobody"}), "userId"), ("/channels/email/test", json!({}), "to")]
+        [("/channels/push/test", json!({"userId": "unknown"}), "userId"), ("/channels/email/test", json!({}), "to")]
     {
         let response = gateway.post(&project, path, &body).await;
         assert_eq!((response.status, response.fields()), (422, vec![field]));

@@ -55,7 +55,7 @@ async fn lists_are_newest_first_filtered_and_counted() {
         ("event=PAID", &[], 0),
         ("user=u1", &["paid", "Cart_Opened"], 2),
         ("user=u1&event=paid", &["paid"], 1),
-        ("user=nobody", &[], 0),
+        ("user=unknown", &[], 0),
         ("search=ART_", &["cart_closed", "Cart_Opened"], 2),
         ("search=ca", &["cart_closed", "Cart_Opened"], 2),
         ("search=ar", &[], 0),

@@ -41,7 +41,7 @@ async fn exported_users_match_the_list() {
         ("?filter=inactive", &["u1"]),
         ("?search=SHOP", &["u2", "u1"]),
         ("?search=shop&filter=inactive", &["u1"]),
-        ("?search=nobody", &[]),
+        ("?search=unknown", &[]),
         ("?search=%01", &[]),
     ] {
         let listed = gateway.get(&project, &format!("/users{query}")).await.expect(200);
@@ -121,7 +121,7 @@ async fn exported_events_match_the_list() {
         ("?limit=100&search=name_1", 11),
         ("?limit=100&search=name_&user=u1", 30),
         ("?limit=100&search=nothing", 0),
-        ("?limit=100&user=nobody", 0),
+        ("?limit=100&user=unknown", 0),
     ] {
         let listed = gateway.get(&project, &format!("/events{query}")).await.expect(200);
         let lines = export(&gateway, &project, &format!("/events/export{query}")).await;

@@ -86,7 +86,7 @@ async fn invalid_line_is_reported_and_others_are_imported() {
     let project = gateway.project().await;
     gateway.applied_up_to(1_000).await;
     let mut body =
-        b"{\"user_id\":\"a\"}\n{\"user_id\":\"b\",\"email\":\"nobody\",\"plan\":1}\n{\"user_id\":\"\xff\"}\n".to_vec();
+        b"{\"user_id\":\"a\"}\n{\"user_id\":\"b\",\"email\":\"unknown\",\"plan\":1}\n{\"user_id\":\"\xff\"}\n".to_vec();
     body.extend(format!("{{\"user_id\":\"{}\"}}\n", "x".repeat(5 << 20)).bytes());
     body.extend(b"[\n{\"user_id\":\"c\"}\n");
     let shown = import(&gateway, &project, "", &[NDJSON], body).await.expect(200);

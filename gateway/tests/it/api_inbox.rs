@@ -128,7 +128,7 @@ async fn reading_marks_the_message_as_opened() {
     let read = async |id: Uuid, user: &str| {
         gateway.post(&project, &format!("/inbox/{id}/read?user_id={user}"), &json!({})).await
     };
-    for response in [read(first, "bob").await, read(first, "nobody").await, read(Uuid::from_u128(1), "ann").await] {
+    for response in [read(first, "bob").await, read(first, "unknown").await, read(Uuid::from_u128(1), "ann").await] {
         assert_eq!(response.status, 404);
     }
     let item = read(first, "ann").await.expect(200);

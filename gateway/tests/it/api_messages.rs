@@ -260,7 +260,7 @@ async fn messages_are_listed_and_filtered() {
     for (query, expected) in [
         ("", &[3, 2, 1, 0][..]),
         ("userId=u1", &[1, 0]),
-        ("userId=nobody", &[]),
+        ("userId=unknown", &[]),
         ("channel=email", &[3, 1, 0]),
         ("channel=PUSH", &[2]),
         ("status=sent", &[2, 0]),

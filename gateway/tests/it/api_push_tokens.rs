@@ -152,7 +152,7 @@ async fn all_devices_are_listed_newest_first() {
         ("platform=WEB", &["WEB"][..]),
         ("userId=ann", &["ANDROID", "IOS"]),
         ("userId=ann&platform=IOS", &["IOS"]),
-        ("userId=nobody", &[]),
+        ("userId=unknown", &[]),
     ] {
         let found = gateway.get(&project, &format!("/push-tokens/devices?{query}")).await.expect(200);
         assert_eq!(texts(&found["devices"], "platform"), platforms, "{query}");

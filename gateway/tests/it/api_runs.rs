@@ -62,7 +62,7 @@ async fn runs_are_listed_and_show_their_history() {
     assert_eq!((&rest["runs"][0]["userId"], &rest["runs"][0]["step"]), (&json!("u1"), &json!("steps[0]")));
     let narrowed = gateway.get(&project, &format!("{runs}?status=completed&userId=u1")).await.expect(200);
     assert_eq!(statuses(&narrowed), ["completed"]);
-    assert_eq!(gateway.get(&project, &format!("{runs}?userId=nobody")).await.expect(200)["runs"], json!([]));
+    assert_eq!(gateway.get(&project, &format!("{runs}?userId=unknown")).await.expect(200)["runs"], json!([]));
     assert_eq!(gateway.get(&project, &format!("{runs}?status=lost")).await.status, 422);
 
     let shown = gateway.get(&project, &format!("{runs}/{}", Uuid::from_u128(2))).await.expect(200);
@@ -173,11 +173,11 @@ async fn simulation_shows_the_path_without_effects() {
         let count = gateway.sql.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await.unwrap();
         assert_eq!(count.get::<_, i64>(0), 0, "{table}");
     }
-    let wrong = json!({"userId": "nobody", "events": [{"after": -1}], "x": 1});
+    let wrong = json!({"userId": "unknown", "events": [{"after": -1}], "x": 1});
     let mut fields = gateway.post(&project, &simulate, &wrong).await.fields().join(" ");
     fields.push(' ');
     assert_eq!(fields, "events[0].event events[0].after x ");
-    assert_eq!(gateway.post(&project, &simulate, &json!({"userId": "nobody"})).await.fields(), ["userId"]);
+    assert_eq!(gateway.post(&project, &simulate, &json!({"userId": "unknown"})).await.fields(), ["userId"]);
     let held = held_renderings(&gateway, &project).await;
     assert_eq!(gateway.post(&project, &simulate, &json!({})).await.status, 503);
     drop(held);

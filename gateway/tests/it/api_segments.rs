@@ -124,8 +124,8 @@ async fn manual_segments_hold_the_added_users() {
     assert_eq!((&list["type"], &list["userCount"], &list["rules"]), (&json!("MANUAL"), &json!(0), &json!([])));
     let members = format!("{}/members", path(&list));
     // Two IDs of the same user are one member.
-    let added = gateway.post(&project, &members, &json!({"add": ["ann", visitor, "nobody", ben]})).await.expect(200);
-    assert_eq!(added, json!({"added": 3, "removed": 0, "notFound": ["nobody"], "userCount": 2}));
+    let added = gateway.post(&project, &members, &json!({"add": ["ann", visitor, "unknown", ben]})).await.expect(200);
+    assert_eq!(added, json!({"added": 3, "removed": 0, "notFound": ["unknown"], "userCount": 2}));
     let again = gateway.post(&project, &members, &json!({"add": ["ann"], "remove": ["ben"]})).await.expect(200);
     assert_eq!((&again["added"], &again["removed"], &again["userCount"]), (&json!(0), &json!(1), &json!(1)));
     let gone = gateway.post(&project, &members, &json!({"remove": [visitor]})).await.expect(200);
@@ -214,7 +214,7 @@ async fn every_rule_is_explained() {
     assert_eq!(ann["rules"], expected);
     let ben = gateway.get(&project, &explain("ben")).await.expect(200);
     assert_eq!((&ben["matches"], &ben["rules"][1]["any"][1]["actual"]), (&json!(false), &json!({"count": 0})));
-    assert_eq!(gateway.get(&project, &explain("nobody")).await.status, 404);
+    assert_eq!(gateway.get(&project, &explain("unknown")).await.status, 404);
     let without = gateway.get(&project, &format!("{}/explain", path(&made))).await;
     assert_eq!((without.status, without.fields()), (422, vec!["user_id"]));
 }

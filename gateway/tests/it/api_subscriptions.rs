@@ -191,7 +191,7 @@ async fn subscription_preferences_are_changed_through_events() {
         let response = gateway.put(&project, "/users/ann/subscriptions", &body).await;
         assert_eq!((response.status, response.fields()), (422, vec![field]), "{body}");
     }
-    for path in ["/users/nobody/subscriptions", "/users/%ff/subscriptions"] {
+    for path in ["/users/unknown/subscriptions", "/users/%ff/subscriptions"] {
         assert_eq!(gateway.get(&project, path).await.status, 404);
         assert_eq!(gateway.put(&project, path, &json!({"groups": []})).await.status, 404);
     }

@@ -59,7 +59,7 @@ async fn addresses_can_be_suppressed_and_removed() {
     assert_eq!(remove(&project, json!({"channel": "PUSH", "userId": "ann"})).await.status, 200);
     assert_eq!(texts(&gateway.get(&project, "/suppressions").await.expect(200)["suppressions"], "channel"), ["SMS"]);
     for (body, field) in
-        [(json!({}), "address"), (json!({"address": "x"}), "address"), (json!({"userId": "nobody"}), "userId")]
+        [(json!({}), "address"), (json!({"address": "x"}), "address"), (json!({"userId": "unknown"}), "userId")]
     {
         for response in [gateway.post(&project, "/suppressions", &body).await, remove(&project, body.clone()).await] {
             assert_eq!((response.status, response.fields()), (422, vec![field]), "{body}");

@@ -165,7 +165,7 @@ async fn invalid_input_is_reported() {
     let (gateway, _, admin) = started().await;
     for (body, fields) in [
         (json!({}), vec!["email"]),
-        (json!({"email": "nobody"}), vec!["email"]),
+        (json!({"email": "unknown"}), vec!["email"]),
         (json!({"email": "  "}), vec!["email"]),
         (json!({"email": "Ada <a@b.co>"}), vec!["email"]),
         (json!({"email": 5, "role": "OWNER"}), vec!["email", "role"]),

@@ -175,7 +175,7 @@ async fn preview_renders_the_template_for_a_user() {
     assert_eq!((&seen["subject"], &seen["body"]), (&json!("Hi"), &json!("<p>  </p>")));
     assert_eq!(seen["warnings"].as_array().unwrap().len(), 5, "{seen}");
 
-    for (body, field) in [(json!({"userId": "nobody"}), "userId"), (json!({"data": [1]}), "data")] {
+    for (body, field) in [(json!({"userId": "unknown"}), "userId"), (json!({"data": [1]}), "data")] {
         let response = gateway.post(&project, &path, &body).await;
         assert_eq!((response.status, response.fields()), (422, vec![field]), "{}", response.body);
     }

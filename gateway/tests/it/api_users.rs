@@ -42,7 +42,7 @@ async fn user_is_found_by_either_id_and_after_a_merge() {
         let shown = gateway.get(&project, &format!("/users/{id}")).await.expect(200);
         assert_eq!((&shown["externalId"], &shown["anonymousId"]), (&Value::Null, &json!("a2")));
     }
-    for id in ["nobody", "%ff", "%00"] {
+    for id in ["unknown", "%ff", "%00"] {
         assert_eq!(gateway.get(&project, &format!("/users/{id}")).await.status, 404, "{id}");
     }
 }
@@ -161,14 +161,14 @@ async fn changes_are_published_and_answered_once_applied() {
     assert_eq!((&erase.user_id[..], items[2].user_id.as_deref()), (&known.as_bytes()[..], Some("identify")));
 
     for (body, field) in [
-        (json!({"email": "nobody"}), "email"),
+        (json!({"email": "unknown"}), "email"),
         (json!({"plan": "pro"}), "plan"),
         (json!({"properties": {"k": "x".repeat(33_000)}}), "properties"),
     ] {
         let response = gateway.put(&project, "/users/%69dentify", &body).await;
         assert_eq!((response.status, response.fields()), (422, vec![field]), "{body}");
     }
-    for path in ["/users/nobody", "/users/%ff"] {
+    for path in ["/users/unknown", "/users/%ff"] {
         assert_eq!(gateway.put(&project, path, &json!({})).await.status, 404);
         assert_eq!(gateway.delete(&project, path).await.status, 404);
     }

@@ -79,7 +79,7 @@ async fn user_queries_read_only_relevant_rows() {
         (search("z"), 4_000, 2 * (2_000 + 4_100) + 4_100),
         (search("an"), 10_000, 2 * (2_000 + 100) + 10_100),
         (search("user-1234"), 11, 2 * (2_000 + 100)),
-        (search("nobody"), 0, 2 * (2_000 + 100)),
+        (search("unknown"), 0, 2 * (2_000 + 100)),
         (seen(true), 100, 2 * 200),
         (seen(false), 10_000, 2 * 10_200),
     ] {

@@ -135,7 +135,7 @@ async fn ten_wrong_passwords_lock_out_the_right_one() {
     let gateway = Gateway::start().await;
     ada(&gateway).await;
     // The responses do not reveal whether the account exists.
-    for email in ["ada@example.com", "nobody@example.com"] {
+    for email in ["ada@example.com", "unknown@example.com"] {
         let mut messages = Vec::new();
         for _ in 0..10 {
             messages.push(gateway.post_login(email, "wrong").await.error(401));

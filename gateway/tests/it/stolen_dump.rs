@@ -57,7 +57,7 @@ async fn database_dump_and_responses_contain_no_usable_secret() {
     gateway.post_as(&admin, &format!("{path}/identity-secret"), &json!({})).await.expect(200);
     let after = gateway.get_as(&admin, &path).await.expect(200);
     let key_line = apns.key_file.lines().nth(1).unwrap().to_owned();
-    let told_once = [
+    let shown_once = [
         ("a password", PASSWORD.to_owned()),
         ("a session", admin.cookie.split_once('=').unwrap().1.to_owned()),
         ("an API key", text(&key["key"])),
@@ -84,7 +84,7 @@ async fn database_dump_and_responses_contain_no_usable_secret() {
     assert!(dump.contains("ada@example.com") && dump.contains(&text(&key["prefix"])), "{dump}");
     // The search includes binary columns, which the text of a row shows in hexadecimal.
     assert!(dump.contains(&hex::encode(api_keys::hash(&text(&key["key"])))), "bytes are searched, too");
-    for (what, secret) in told_once.iter().chain(&of_admins) {
+    for (what, secret) in shown_once.iter().chain(&of_admins) {
         assert!(!dump.contains(secret) && !dump.contains(&hex::encode(secret)), "{what} is in the database");
     }
     let member = gateway.log_in(&project, Role::Member).await;
@@ -106,7 +106,7 @@ async fn database_dump_and_responses_contain_no_usable_secret() {
                 }
                 found += usize::from(operation.has_id() && response.status == 200);
                 let reveals = |secret: &String| response.text.contains(secret.as_str());
-                for (what, secret) in &told_once {
+                for (what, secret) in &shown_once {
                     assert!(!reveals(secret), "{path} reveals {what}: {}", response.text);
                 }
                 let admin_secrets = of_admins.iter().filter(|(_, secret)| reveals(secret)).count();

@@ -115,7 +115,7 @@ async fn invitation_response_does_not_reveal_an_account() {
     let (gateway, eve, _) = started().await;
     account(&gateway.app.store, CEO, Some(OWN)).await;
     let mut answers = Vec::new();
-    for email in [CEO, "nobody@bigcorp.example"] {
+    for email in [CEO, "unknown@bigcorp.example"] {
         let mut body = gateway.post_as(&eve, "/team/invites", &json!({"email": email})).await.expect(201);
         let shown = body["invite"].as_object_mut().unwrap();
         for varying in ["id", "email", "createdAt", "expiresAt"] {

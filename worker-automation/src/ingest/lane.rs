@@ -277,7 +277,7 @@ impl Lane {
                         }
                     }
                     metrics::counter!(Metric::IngestApplied).increment(batch.items.len() as u64);
-                    metrics::counter!(Metric::IngestRepeats).increment(recorded.repeats);
+                    metrics::counter!(Metric::IngestDuplicates).increment(recorded.repeats);
                     metrics::counter!(Metric::RunsStarted).increment(recorded.runs);
                     metrics::histogram!(Metric::IngestTransactionSeconds).record(started.elapsed().as_secs_f64());
                     let oldest = batch.items.iter().map(|item| item.received).min();

@@ -288,7 +288,7 @@ impl Recorder {
         users.create_and_lock(tx, mentioned, others).await?;
         for item in items {
             if users.refuses(item) {
-                metrics::counter!(Metric::UnprovenItems, "kind" => item.action.kind()).increment(1);
+                metrics::counter!(Metric::UnverifiedItems, "kind" => item.action.kind()).increment(1);
                 continue;
             }
             match &item.action {

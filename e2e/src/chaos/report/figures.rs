@@ -31,7 +31,7 @@ pub struct Figures {
     pub kinds: BTreeMap<String, KindStats>,
     /// Requests by their response.
     pub accepted: u64,
-    pub put_off: u64,
+    pub throttled: u64,
     pub unanswered: u64,
     pub events_tried: usize,
     pub events_accepted: usize,
@@ -120,7 +120,7 @@ impl Observations<'_> {
         let mut broken: Vec<&'static str> =
             self.violations.iter().filter(|(_, findings)| !findings.is_empty()).map(|(promise, _)| *promise).collect();
         broken.extend(self.drained.is_err().then_some("drained"));
-        let [accepted, put_off, unanswered] = self.responses;
+        let [accepted, throttled, unanswered] = self.responses;
         Figures {
             seed: settings.seed,
             began: self.began.clone(),
@@ -136,7 +136,7 @@ impl Observations<'_> {
             faults: self.injected.len(),
             kinds,
             accepted,
-            put_off,
+            throttled,
             unanswered,
             events_tried: record.tried.len(),
             events_accepted: record.accepted.len(),

@@ -96,9 +96,10 @@ function fields(given, depth) {
 }
 
 function body(content) {
-  return Object.entries(content || {}).map(([media, { schema }]) => {
+  return Object.entries(content || {}).map(([media, { schema, example }]) => {
     const type = merged(resolved(schema));
-    return make("div", {}, make("p", { class: "type" }, `${media}: ${typeOf(type)}`), type.description ? prose(type.description) : null, fields(schema, 0));
+    return make("div", {}, make("p", { class: "type" }, `${media}: ${typeOf(type)}`), type.description ? prose(type.description) : null,
+      example === undefined ? null : make("pre", { class: "example" }, make("code", {}, JSON.stringify(example, null, 2))), fields(schema, 0));
   });
 }
 
@@ -112,11 +113,11 @@ function operation(path, method, about, shared) {
   const head = ["Parameter", "In", "Type", ""].map((text) => make("th", {}, text));
   const request = about.requestBody ? resolved(about.requestBody) : null;
   const responses = Object.entries(about.responses || {}).map(([status, given]) => {
-    const answer = resolved(given);
+    const response = resolved(given);
     const isError = status === "default";
-    const inside = [isError ? null : body(answer.content)];
+    const inside = [isError ? null : body(response.content)];
     return isError ? make("p", {}, make("a", { href: "#errors" }, "Errors")) : make("div", {},
-      make("p", {}, make("strong", {}, status), " ", inline(answer.description || "")), inside);
+      make("p", {}, make("strong", {}, status), " ", inline(response.description || "")), inside);
   });
   return make("article", { id: about.operationId },
     make("h3", {}, about.summary || about.operationId),
@@ -124,7 +125,7 @@ function operation(path, method, about, shared) {
     prose(about.description),
     rows.length ? [make("h4", {}, "Parameters"), make("table", {}, make("tr", {}, head), rows)] : null,
     request ? [make("h4", {}, "Request"), body(request.content)] : null,
-    make("h4", {}, "Answer"), responses);
+    make("h4", {}, "Response"), responses);
 }
 
 function show(found) {

@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(patched(&body), Ok(json!({"plan": "pro", "email": "a@b.co", "name": null})));
         assert_eq!(patched(&json!({})), Ok(json!({})));
         for (body, field) in [
-            (json!({"email": "nobody"}), "email"),
+            (json!({"email": "unknown"}), "email"),
             (json!({"email": 7}), "email"),
             (json!({"name": []}), "name"),
             (json!({"properties": []}), "properties"),

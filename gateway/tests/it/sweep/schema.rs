@@ -117,7 +117,7 @@ pub fn wrong(schema: &Value) -> Vec<(&'static str, Value)> {
     match schema["format"].as_str() {
         Some("uuid") => wrong.push(("no id", json!("7"))),
         Some("date-time") => wrong.push(("no time", json!("yesterday"))),
-        Some("email") => wrong.push(("no address", json!("nobody"))),
+        Some("email") => wrong.push(("no address", json!("unknown"))),
         _ => {}
     }
     if kinds.iter().any(|kind| kind == "string") {
