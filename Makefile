@@ -35,13 +35,13 @@ release:
 	@.ci/build-dashboard --if-node
 	$(CARGO) build --release --locked $(addprefix --bin ,$(PROGRAMS) bench)
 
-dashboard: ## build the dashboard, which the gateway then holds (installs Node where it is missing)
+dashboard: ## build the dashboard, which the gateway then embeds (installs Node if it is missing)
 	@.ci/build-dashboard
 
 up: build ## build, start everything on this machine, print address, keys and a first request
 	@$(REKINDLE) up
 
-down: ## stop exactly what `make up` started; the data stays in RUN_DIR
+down: ## stop what `make up` started; data stays in RUN_DIR
 	@if [ -x $(REKINDLE) ]; then $(REKINDLE) down; \
 	elif kill -0 $$(cut -d' ' -f1 $(RUN_DIR)/pids/*.pid 2>/dev/null) 2>/dev/null; then echo "Something may run in $(RUN_DIR), and rekindle is not built: run 'make build', then 'make down'." >&2; exit 1; \
 	else echo "Nothing is built, so nothing is running."; fi
@@ -49,13 +49,13 @@ down: ## stop exactly what `make up` started; the data stays in RUN_DIR
 logs: ## follow the logs of all processes
 	@if [ -x $(REKINDLE) ]; then $(REKINDLE) logs --follow; else echo "Nothing is built yet: run 'make up' first."; fi
 
-status: ## what is running, since when, and whether it is ready
+status: ## show what is running, since when, and whether it is ready
 	@if [ -x $(REKINDLE) ]; then $(REKINDLE) status || true; else echo "Nothing is built yet: run 'make up' first."; fi
 
-demo: build ## replay a shop's day against the running system and balance its books
+demo: build ## replay a shop's day and verify that all counts match
 	@$(REKINDLE) demo
 
-check: ## the fast part of the tests: format, lints, pure tests
+check: ## run the fast checks: format, lints, pure tests
 	$(CARGO) fmt --all --check
 	@.ci/import-cycles
 	@.ci/language
@@ -67,21 +67,21 @@ check: ## the fast part of the tests: format, lints, pure tests
 bench: release ## measure the product on this machine, relative to ceilings (SCENARIO=single, batch, ...)
 	@$(TARGET_DIR)/release/bench $(if $(QUICK),--quick) $(ARGS)
 
-chaos: ## ten minutes of everything that goes wrong, by a seed (CHAOS_SEED, CHAOS_MINUTES, CHAOS_LOAD, RELEASE=1)
+chaos: ## inject combined faults for ten minutes and check every guarantee (CHAOS_SEED, CHAOS_MINUTES, CHAOS_LOAD, RELEASE=1)
 	$(CARGO) build --workspace --bins --locked $(if $(RELEASE),--release)
 	@CHAOS_REPORTS=$${CHAOS_REPORTS:-$(TARGET_DIR)/chaos} $(TARGET_DIR)/$(if $(RELEASE),release,debug)/chaos
 
-mutations: ## take each remedy out of a copy and see a test notice it (MUTATION=name for one)
+mutations: ## remove each safeguard in a copy and verify that its tests fail (MUTATION=name runs one)
 	@e2e/mutations/run $(MUTATION)
 
-nightly: ## what takes longer than tests may: the chaos run in each of its shapes, fuzzing, mutations
+nightly: ## run the long tests: fuzzing, mutations, and every chaos variant
 	@.ci/nightly
 
-test: ## all tests, on real servers; installs what it needs and ends with a summary
+test: ## run all tests on real servers; installs what it needs and ends with a summary
 	@.ci/test
 
-compose-test: ## build the images and try docker-compose.yml out under load; needs root and Docker
+compose-test: ## build the images and test docker-compose.yml under load; needs root and Docker
 	@.ci/compose-test
 
-fuzz: ## look for input that breaks something: FUZZ_SECONDS (60) or FUZZ_RUNS for each target, or for FUZZ_TARGET alone
+fuzz: ## fuzz the parsers: FUZZ_SECONDS (60) or FUZZ_RUNS for each target, or for FUZZ_TARGET alone
 	@fuzz/run

@@ -1,4 +1,4 @@
-//! The processes of a local system, with programs and environments. Pure, except for locating the programs.
+//! The processes of a local system: their programs, arguments and environments.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -20,12 +20,13 @@ use store_projects::{channels, projects, vapid_keys};
 use store_sending::send_chunks;
 use tokio::time::Instant;
 
+use crate::provider_context::ProviderContext;
 use crate::App;
 use crate::limits::{self, Limit};
-use crate::provider::push::Push;
-use crate::provider::sms::{self, SmsConfig, SmsProvider};
-use crate::provider::stub::Stub;
-use crate::provider::{Email, Outcome, ProviderContext};
+use providers::push::Push;
+use providers::sms::{self, SmsConfig, SmsProvider};
+use providers::stub::Stub;
+use providers::{Email, Outcome};
 use crate::routes::Route;
 use crate::routes::email::EmailRoutes;
 use crate::routes::push::PushRoutes;

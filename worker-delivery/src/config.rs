@@ -9,7 +9,7 @@ use secrets::MasterKeys;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::provider::push_provider::ProviderApp;
+use providers::onesignal::ProviderApp;
 
 /// Channels that this program can serve.
 pub const SUPPORTED_CHANNELS: [Channel; 4] = Channel::ALL;
@@ -46,8 +46,8 @@ pub struct ProviderUrls {
     pub mail: BaseUrl,
     /// Replaces both environments of the vendor.
     pub apns: Option<BaseUrl>,
-    pub push_gateway: BaseUrl,
-    pub push_provider: BaseUrl,
+    pub fcm: BaseUrl,
+    pub onesignal: BaseUrl,
     /// The operator's app at the push provider, for projects without their own.
     pub shared_push_app: Option<ProviderApp>,
     /// Rate limit of that app, in calls per second.
@@ -70,8 +70,8 @@ impl ProviderUrls {
         Ok(Self {
             mail: BaseUrl::from_env(env, "MAIL_BASE_URL", "https://api.resend.com")?,
             apns: is_set("APNS_BASE_URL").then(apns).transpose()?,
-            push_gateway: BaseUrl::from_env(env, "PUSH_GATEWAY_BASE_URL", "https://fcm.googleapis.com")?,
-            push_provider: BaseUrl::from_env(env, "PUSH_PROVIDER_BASE_URL", "https://api.onesignal.com")?,
+            fcm: BaseUrl::from_env(env, "PUSH_GATEWAY_BASE_URL", "https://fcm.googleapis.com")?,
+            onesignal: BaseUrl::from_env(env, "PUSH_PROVIDER_BASE_URL", "https://api.onesignal.com")?,
             shared_push_app: shared_push_app(env)?,
             shared_push_limit: is_set("PUSH_PROVIDER_RATE_LIMIT").then(push_limit).transpose()?,
             sms: BaseUrl::from_env(env, "SMS_BASE_URL", "https://api.twilio.com")?,

@@ -18,9 +18,9 @@ use unicode_normalization::UnicodeNormalization;
 use uuid::Uuid;
 
 use crate::App;
-use crate::address;
+use providers::address;
 use crate::config::DeliveryConfig;
-use crate::provider::{Email, MailProvider, Outcome, smtp};
+use providers::{Email, MailProvider, Outcome, smtp};
 use crate::render;
 use crate::routes::{Call, Route};
 use crate::settle::reschedule;

@@ -4,13 +4,12 @@
 //! 1. [`intake`] records direct messages; those of automations and campaigns are in the queue already.
 //! 2. [`dispatch`] chooses the next queue and begins a batch of its messages: `ClaimedMessage`.
 //! 3. [`load`] reads what they need: recipients, templates, suppressions, frequency caps: `Loaded`.
-//! 4. [`attempt`] renders each ([`render`]: `Rendered`) and has it sent by a provider of its channel ([`routes`], [`provider`]:
+//! 4. [`attempt`] renders each ([`render`]: `Rendered`) and has it sent by a provider of its channel ([`routes`], [`providers`]:
 //!    `Outcome`).
 //! 5. [`settle`] writes the outcomes: `Settled`.
 //!
 //! Apart from these, [`webhooks`] calls endpoints of other systems, and [`invites`] mails invitations.
 
-mod address;
 mod attempt;
 pub mod channels;
 pub mod config;
@@ -19,7 +18,7 @@ mod intake;
 mod invites;
 pub mod limits;
 mod load;
-pub mod provider;
+mod provider_context;
 pub mod render;
 pub mod routes;
 pub mod settle;
@@ -50,7 +49,8 @@ use dispatch::owners::Owners;
 use dispatch::takeover::Takeovers;
 use limits::Limits;
 use load::templates::Templates;
-use provider::{MailProvider, ProviderContext, apns};
+use providers::{MailProvider, apns};
+use provider_context::ProviderContext;
 use routes::Route;
 use settle::Settler;
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use trace::{Kind, Span};
 
 use crate::limits::{Limit, Token};
-use crate::provider::{Outcome, Provider, smtp};
+use providers::{Outcome, Provider, smtp};
 use crate::settle::judge;
 use circuit::Circuit;
 
@@ -195,7 +195,7 @@ impl<P: Provider> Route<P> {
 mod tests {
     use super::*;
     use crate::limits::Limits;
-    use crate::provider::smtp::SessionPermit;
+    use providers::smtp::SessionPermit;
 
     /// Has the given outcome, and a session unless one is refused.
     struct Fake(Mutex<(Outcome, Option<Outcome>)>);

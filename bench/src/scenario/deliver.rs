@@ -25,8 +25,8 @@ use kernel::ids;
 use secrets::vapid::VapidKeys;
 use serde_json::json;
 use uuid::Uuid;
-use worker_delivery::provider::push::Push;
-use worker_delivery::provider::{Email, Outcome, apns, smtp, web_push};
+use providers::push::Push;
+use providers::{Email, Outcome, apns, smtp, web_push};
 
 use crate::alone::{self, CALLER};
 use crate::ceiling::call::BareClient;

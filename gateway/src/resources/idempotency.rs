@@ -53,7 +53,7 @@ pub fn check_in_flight(request: &Request<'_>, message: Uuid) -> Result<(), ApiEr
     if request.received_ms - ids::time_ms(message) > IN_FLIGHT_MAX_MS { Err(gone()) } else { Ok(()) }
 }
 
-/// The resource created with this key has since been deleted.
+/// Returns the error for a key whose resource has been deleted.
 pub fn gone() -> ApiError {
     ApiError::Conflict("the resource created with this Idempotency-Key has been deleted; use another key".to_owned())
 }

@@ -51,7 +51,7 @@ impl SystemMail {
             (None, Some(_)) => return Err(wrong(URL, "is missing", URL_FORMS)),
         };
         // The URL may contain a password, so the error does not show it.
-        let Some(server) = server(url) else { return Err(wrong(URL, "is not an address of this form", URL_FORMS)) };
+        let Some(server) = server(url) else { return Err(wrong(URL, "is not a valid SMTP URL", URL_FORMS)) };
         let Some((from_name, from_email)) = sender(from) else {
             return Err(wrong(FROM, "is not an address", FROM_FORMS));
         };

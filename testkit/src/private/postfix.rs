@@ -24,7 +24,7 @@ const DOMAIN: &str = "shop.example";
 const SOON: Duration = Duration::from_secs(20);
 
 /// Accepts mail for known users at `shop.example` and refuses all other mail. Defers the first mail to each user whose name begins with
-/// `grey`. Offers STARTTLS with a certificate for `localhost`, and implicit TLS at a separate port. Stopped with this value.
+/// `grey`. Offers STARTTLS with a certificate for `localhost`, and implicit TLS at a separate port. Stops when this value is dropped.
 pub struct PrivatePostfix {
     port: u16,
     tls_port: u16,

@@ -10,12 +10,12 @@ use store_sending::messages::settle::Settled;
 
 use super::{settle_context, source};
 use crate::App;
-use crate::address::{self, NoMailbox};
+use providers::address::{self, NoMailbox};
 use crate::channels::Routes;
 use crate::limits::Token;
 use crate::load::suppressed;
 use crate::load::{Loaded, UNSUBSCRIBE_URL};
-use crate::provider::{Email, Outcome};
+use providers::{Email, Outcome};
 use crate::render::tracked::{Links, tracked};
 use crate::render::{self, Rendered};
 use crate::routes::Call;

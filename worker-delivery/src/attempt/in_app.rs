@@ -12,7 +12,7 @@ use store_sending::messages::settle::Settled;
 use super::{settle_context, source};
 use crate::App;
 use crate::load::Loaded;
-use crate::provider::{Outcome, TOO_LARGE};
+use providers::{Outcome, TOO_LARGE};
 use crate::render::plain::{self, Plain};
 use crate::settle::judge::{self, failed};
 

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::App;
 use crate::channels::Rules;
-use crate::provider::Outcome;
+use providers::Outcome;
 
 /// Status reason of a message to a user without an external ID, where the channels send to known users only.
 const ANONYMOUS_USER: &str = "anonymous_user";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::provider::Outcome;
+use providers::Outcome;
 
 /// How long invalid settings keep the circuit open.
 const MISCONFIGURED_DELAY: Duration = Duration::from_secs(30);

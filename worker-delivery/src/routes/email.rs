@@ -3,9 +3,10 @@
 use store_projects::channels::ChannelSettings;
 
 use super::Route;
+use crate::provider_context::ProviderContext;
 use crate::limits::{self, Limit, Limits};
-use crate::provider::stub::Stub;
-use crate::provider::{Email, MailProvider, ProviderContext, mail_http, smtp};
+use providers::stub::Stub;
+use providers::{Email, MailProvider, resend, smtp};
 
 pub struct EmailRoutes {
     primary: Route<MailProvider>,
@@ -77,8 +78,8 @@ fn provider(name: &str, settings: &ChannelSettings, context: &ProviderContext) -
             Ok(MailProvider::Smtp(Box::new(smtp::Client::new(smtp, &context.http))))
         }
         "MAILPROVIDER" => {
-            let mail = mail_http::MailHttpConfig::from_settings(settings, &context.provider_urls.mail)?;
-            let client = mail_http::Client::new(mail, context.http.clone(), context.clock.clone());
+            let mail = resend::MailHttpConfig::from_settings(settings, &context.provider_urls.mail)?;
+            let client = resend::Client::new(mail, context.http.clone(), context.clock.clone());
             Ok(MailProvider::Http(Box::new(client)))
         }
         other => Err(format!("the provider {other:?} is not supported; allowed: MAILPROVIDER, SMTP")),

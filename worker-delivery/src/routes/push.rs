@@ -5,12 +5,13 @@ use secrets::vapid::VapidKeys;
 use store_projects::channels::ChannelSettings;
 
 use super::{Call, Route, call_provider};
+use crate::provider_context::ProviderContext;
 use crate::limits::{self, Limit};
-use crate::provider::push::Push;
-use crate::provider::push_carrier::PushProvider;
-use crate::provider::push_mailbox::PushMailbox;
-use crate::provider::stub::Stub;
-use crate::provider::{Outcome, Provider, ProviderContext, apns, gateway, push_provider, web_push};
+use providers::push::Push;
+use providers::push_carrier::PushProvider;
+use providers::push_mailbox::PushMailbox;
+use providers::stub::Stub;
+use providers::{Outcome, Provider, apns, fcm, onesignal, web_push};
 
 pub struct PushRoutes {
     direct: Option<Route<PushProvider>>,
@@ -50,26 +51,26 @@ impl PushRoutes {
             Route::new(config.map(|config| PushProvider::Apns(Box::new(client(config))))).with_limit(limit)
         });
         let gateway = settings.secret("pushGatewayServerKey").map(|key| {
-            let config = gateway::GatewayConfig::from_key(key, &provider_urls.push_gateway);
-            let client = |config| gateway::Client::new(config, http.clone(), clock.clone());
-            let account = config.as_ref().ok().map(gateway::GatewayConfig::account);
+            let config = fcm::FcmConfig::from_key(key, &provider_urls.fcm);
+            let client = |config| fcm::Client::new(config, http.clone(), clock.clone());
+            let account = config.as_ref().ok().map(fcm::FcmConfig::account);
             let limit = account.and_then(|names| limits.of(&names, per_second("pushGatewayRateLimit")));
-            Route::new(config.map(|config| PushProvider::Gateway(Box::new(client(config))))).with_limit(limit)
+            Route::new(config.map(|config| PushProvider::Fcm(Box::new(client(config))))).with_limit(limit)
         });
-        let third_party = push_provider::PushProviderConfig::from_settings(
+        let third_party = onesignal::OneSignalConfig::from_settings(
             settings,
             provider_urls.shared_push_app.as_ref(),
-            &provider_urls.push_provider,
+            &provider_urls.onesignal,
         );
         let third_party = third_party.map(|config| {
-            let client = |config| push_provider::Client::new(config, http.clone(), clock.clone());
+            let client = |config| onesignal::Client::new(config, http.clone(), clock.clone());
             let limit = config.as_ref().ok().and_then(|config| {
                 // The operator configures the rate limit of the shared app.
                 let is_shared = provider_urls.shared_push_app.as_ref() == Some(&config.app);
                 let own = || per_second("pushProviderRateLimit");
                 limits.of(&config.account(), if is_shared { provider_urls.shared_push_limit } else { own() })
             });
-            Route::new(config.map(|config| PushProvider::ThirdParty(Box::new(client(config))))).with_limit(limit)
+            Route::new(config.map(|config| PushProvider::OneSignal(Box::new(client(config))))).with_limit(limit)
         });
         let web = vapid.and_then(|keys| {
             let config = web_push::WebPushConfig::new(keys, provider_urls.vapid_subject.as_deref());
@@ -102,7 +103,7 @@ impl PushRoutes {
         }
         let [direct, gateway, third_party] = [&self.direct, &self.gateway, &self.third_party].map(Option::as_ref);
         match platform {
-            Platform::Ios | Platform::Android if push_provider::is_subscription(token) => {
+            Platform::Ios | Platform::Android if onesignal::is_subscription(token) => {
                 third_party.map(PushRoute::Shared)
             }
             Platform::Ios => direct.or(third_party).or(gateway).map(PushRoute::Shared),

@@ -2,7 +2,7 @@
 
 use store_profiles::push_tokens::PushToken;
 
-use crate::provider::Outcome;
+use providers::Outcome;
 
 /// Outcome of the call for one device.
 pub struct DeviceResult<'a> {

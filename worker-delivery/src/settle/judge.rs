@@ -9,7 +9,7 @@ use store_sending::messages::claim::ClaimedMessage;
 use store_sending::messages::settle::{HELD_REASON, Settled};
 
 use super::reschedule;
-use crate::provider::{Outcome, TOO_LARGE};
+use providers::{Outcome, TOO_LARGE};
 
 /// Age after which a deferral counts as a provider failure.
 const DEFERRAL_COUNTS_AFTER: Duration = Duration::from_hours(6);

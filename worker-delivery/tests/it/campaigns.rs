@@ -17,8 +17,8 @@ use store_sending::send_chunks::campaign::CampaignRef;
 use store_sending::send_chunks::{self, NewChunk, SendAt, Share};
 use testkit::{eventually, eventually_true};
 use uuid::Uuid;
-use worker_delivery::provider::Outcome;
-use worker_delivery::provider::stub::Stub;
+use providers::Outcome;
+use providers::stub::Stub;
 
 use crate::fixture::{Fixture, SOON};
 

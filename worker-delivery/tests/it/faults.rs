@@ -7,8 +7,8 @@ use std::time::Duration;
 use domain::message::Lane;
 use serde_json::json;
 use store_sending::messages::insert::NewMessage;
-use worker_delivery::provider::stub::Stub;
-use worker_delivery::provider::{Email, Outcome};
+use providers::stub::Stub;
+use providers::{Email, Outcome};
 
 use crate::fixture::{Fixture, SOON};
 

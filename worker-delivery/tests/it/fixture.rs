@@ -30,7 +30,7 @@ use wire::event::id_bytes;
 use wire::send::{DirectMessage, SendChunk};
 use worker_delivery::channels::Channels;
 use worker_delivery::config::DeliveryConfig;
-use worker_delivery::provider::stub::Stub;
+use providers::stub::Stub;
 use worker_delivery::{App, run};
 
 use queue::CHUNK_HOLDS_MESSAGE;

@@ -10,8 +10,8 @@ use serde_json::json;
 use testkit::{Fault, ProviderServer, Received, Reply, SmtpService, TestMailbox, Vendor, eventually};
 use tokio::net::TcpListener;
 use uuid::Uuid;
-use worker_delivery::provider::stub::Stub;
-use worker_delivery::provider::{Email, Outcome};
+use providers::stub::Stub;
+use providers::{Email, Outcome};
 
 use crate::fixture::{Fixture, SOON};
 

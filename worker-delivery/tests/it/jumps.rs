@@ -11,8 +11,8 @@ use kernel::clock::Clock;
 use serde_json::{Value, json};
 use store_sending::messages::insert::NewMessage;
 use testkit::TestMailbox;
-use worker_delivery::provider::stub::Stub;
-use worker_delivery::provider::{Email, Outcome};
+use providers::stub::Stub;
+use providers::{Email, Outcome};
 
 use crate::fixture::{Fixture, SOON};
 

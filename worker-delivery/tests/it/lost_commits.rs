@@ -12,8 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use uuid::Uuid;
 use worker_delivery::channels::Channels;
-use worker_delivery::provider::stub::Stub;
-use worker_delivery::provider::{Email, Outcome};
+use providers::stub::Stub;
+use providers::{Email, Outcome};
 
 use crate::fixture::Fixture;
 

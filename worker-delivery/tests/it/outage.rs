@@ -9,8 +9,8 @@ use database::migrate;
 use kernel::clock::Clock;
 use serde_json::json;
 use testkit::{PrivateNats, PrivatePostgres, TestDatabase, TestMailbox, eventually, eventually_true};
-use worker_delivery::provider::stub::Stub;
-use worker_delivery::provider::{Email, Outcome};
+use providers::stub::Stub;
+use providers::{Email, Outcome};
 
 use crate::fixture::{Fixture, SOON};
 

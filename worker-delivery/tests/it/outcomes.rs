@@ -2,7 +2,7 @@
 
 mod apns;
 mod gateway;
-mod mail_http;
+mod resend;
 mod push_provider;
 mod sms;
 mod web_push;
@@ -17,9 +17,9 @@ use testkit::{Fault, ProviderServer, Reply, Vendor};
 use uuid::Uuid;
 use worker_delivery::config::DeliveryConfig;
 use worker_delivery::limits::Limits;
-use worker_delivery::provider::apns::Tokens;
-use worker_delivery::provider::push::Push;
-use worker_delivery::provider::{Outcome, ProviderContext};
+use providers::apns::Tokens;
+use providers::push::Push;
+use providers::{Outcome, ProviderContext};
 
 use crate::fixture::KEY;
 

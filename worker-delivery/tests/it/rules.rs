@@ -13,8 +13,8 @@ use store_projects::projects;
 use store_sending::messages::insert::NewMessage;
 use testkit::{TestMailbox, eventually};
 use uuid::Uuid;
-use worker_delivery::provider::stub::Stub;
-use worker_delivery::provider::{Email, Outcome};
+use providers::stub::Stub;
+use providers::{Email, Outcome};
 
 use crate::fixture::{Fixture, SOON};
 

@@ -12,8 +12,8 @@ use store_sending::messages::receipts::{self, Receipt};
 use store_sending::messages::settle::{Settled, settle};
 use testkit::{eventually, eventually_true};
 use uuid::Uuid;
-use worker_delivery::provider::Outcome;
-use worker_delivery::provider::stub::Stub;
+use providers::Outcome;
+use providers::stub::Stub;
 
 use crate::fences::{lease, member, settler};
 use crate::fixture::{Fixture, SOON};
@@ -49,7 +49,7 @@ async fn accepting(fixture: &mut Fixture) -> Arc<AtomicUsize> {
 }
 
 #[tokio::test]
-async fn accepted_message_is_recorded_once_the_database_recovers() {
+async fn accepted_message_is_recorded_after_the_database_recovers() {
     let mut fixture = Fixture::new().await;
     // A corrupt page, and a revoked permission.
     for code in ["XX001", "42501"] {
@@ -184,7 +184,7 @@ async fn progress_of_a_message_marks_its_user_if_a_segment_uses_messages() {
 }
 
 /// Begins two messages of different months, and makes the database reject the outcome of one with this code.
-async fn of_two_months(fixture: &Fixture, refused: usize, code: &str) -> ([NewMessage; 2], Uuid) {
+async fn begin_messages_of_two_months(fixture: &Fixture, refused: usize, code: &str) -> ([NewMessage; 2], Uuid) {
     let ann = fixture.user(&format!("ann-{refused}"), Some("ann@example.com"), None).await;
     let now = fixture.clock.now();
     let last_month = Month::at(now.as_millisecond()).start_ms() - 1;
@@ -201,7 +201,7 @@ const REPAIRED: &str = "DROP FUNCTION refuse() CASCADE; DROP SEQUENCE tries";
 async fn rejected_row_does_not_delay_outcomes_written_with_it() {
     let fixture = Fixture::new().await;
     for refused in [0, 1] {
-        let (messages, chunk) = of_two_months(&fixture, refused, "22021").await;
+        let (messages, chunk) = begin_messages_of_two_months(&fixture, refused, "22021").await;
         let settler = settler(&fixture);
         let end = |n: usize| {
             settler.settle(member(&messages[n], chunk, n), Settled::new(fixture.project, messages[n].id, 1, Sent))
@@ -216,22 +216,22 @@ async fn rejected_row_does_not_delay_outcomes_written_with_it() {
 }
 
 #[tokio::test]
-async fn an_outcome_that_cannot_be_written_delays_no_later_one_of_its_project() {
+async fn unwritable_outcome_does_not_delay_later_outcomes_of_its_project() {
     let fixture = Fixture::new().await;
     for refused in [0, 1] {
-        let (messages, chunk) = of_two_months(&fixture, refused, "XX001").await;
+        let (messages, chunk) = begin_messages_of_two_months(&fixture, refused, "XX001").await;
         let settler = settler(&fixture);
         let end = |n: usize| {
             settler.settle(member(&messages[n], chunk, n), Settled::new(fixture.project, messages[n].id, 1, Sent))
         };
         let mut delayed = Box::pin(end(refused));
         tokio::select! {
-            () = &mut delayed => panic!("the database refused this one"),
+            () = &mut delayed => panic!("settled although the database rejects the outcome"),
             () = eventually_true("the write is retried", SOON, async || tries(&fixture).await >= 2) => {}
         }
         let later = async {
             tokio::select! {
-                () = &mut delayed => panic!("the database refused this one"),
+                () = &mut delayed => panic!("settled although the database rejects the outcome"),
                 () = end(1 - refused) => {}
             }
         };
@@ -245,7 +245,7 @@ async fn an_outcome_that_cannot_be_written_delays_no_later_one_of_its_project() 
 }
 
 #[tokio::test]
-async fn a_project_whose_outcomes_are_locked_delays_no_other() {
+async fn locked_project_does_not_delay_other_projects() {
     let mut fixture = Fixture::new().await;
     let (locked, other) = (fixture.project, fixture.another_project().await);
     let ann = fixture.user("ann", Some("ann@example.com"), None).await;
@@ -276,7 +276,7 @@ async fn a_project_whose_outcomes_are_locked_delays_no_other() {
             tx.query_one(sent, &[&message.id]).await.unwrap().get(0)
         })
         .await;
-        assert_eq!(since().await, first, "it waited for the locked project");
+        assert_eq!(since().await, first, "the wait for the locked project's row was restarted");
     }
     tx.commit().await.unwrap();
     fixture.project = locked;

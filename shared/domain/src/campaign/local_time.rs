@@ -64,8 +64,8 @@ impl LocalTimes {
     }
 }
 
-/// Returns the timestamp of a local time. One that a clock change skips moves past the gap; of a repeated one the
-/// first counts.
+/// Returns the timestamp of a local time. A skipped local time moves past the gap. A repeated one resolves to its first
+/// occurrence.
 fn at(wall: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     Some(wall.to_zoned(zone.clone()).ok()?.timestamp())
 }

@@ -10,8 +10,8 @@ use jiff::SignedDuration;
 use store_sending::send_chunks::{self, NewChunk};
 use testkit::{eventually, eventually_true};
 use uuid::Uuid;
-use worker_delivery::provider::stub::Stub;
-use worker_delivery::provider::{Email, Outcome};
+use providers::stub::Stub;
+use providers::{Email, Outcome};
 
 use super::{Family, families, merge, orders};
 use crate::campaigns::{accepting, campaign, counted, message_to, release, report};

@@ -5,9 +5,9 @@ use serde_json::json;
 use store_projects::channels::ChannelSettings;
 use testkit::{ApnsService, ProviderServer, Reply};
 use uuid::Uuid;
-use worker_delivery::provider::apns::{ApnsConfig, Client, Tokens};
-use worker_delivery::provider::push::Push;
-use worker_delivery::provider::{Outcome, TOO_LARGE};
+use providers::apns::{ApnsConfig, Client, Tokens};
+use providers::push::Push;
+use providers::{Outcome, TOO_LARGE};
 
 use super::{Numbers, ProviderTest, VendorResponses, assert_every_outcome, provider_context};
 

@@ -4,9 +4,9 @@ use domain::push_token::Platform;
 use serde_json::json;
 use testkit::{Fault, ProviderServer, PushGateway, Reply};
 use uuid::Uuid;
-use worker_delivery::provider::Outcome;
-use worker_delivery::provider::gateway::{Client, GatewayConfig};
-use worker_delivery::provider::push::Push;
+use providers::Outcome;
+use providers::fcm::{Client, FcmConfig};
+use providers::push::Push;
 
 use super::{Numbers, ProviderTest, VendorResponses, assert_every_outcome, provider_context};
 
@@ -20,7 +20,7 @@ struct Legacy(V1);
 
 fn client(key: &str, url: &str) -> Client {
     let context = provider_context(&[]);
-    let config = GatewayConfig::from_key(key, &url.parse().unwrap()).ok().unwrap();
+    let config = FcmConfig::from_key(key, &url.parse().unwrap()).ok().unwrap();
     Client::new(config, context.http, context.clock)
 }
 

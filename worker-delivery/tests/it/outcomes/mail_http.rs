@@ -4,8 +4,8 @@ use kernel::clock::from_ms;
 use serde_json::json;
 use testkit::{MailService, ProviderServer, Reply};
 use uuid::Uuid;
-use worker_delivery::provider::mail_http::{Client, MailHttpConfig};
-use worker_delivery::provider::{Email, Outcome};
+use providers::resend::{Client, MailHttpConfig};
+use providers::{Email, Outcome};
 
 use super::{Numbers, ProviderTest, VendorResponses, assert_every_outcome, provider_context};
 

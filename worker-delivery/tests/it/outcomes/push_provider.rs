@@ -4,9 +4,9 @@ use domain::push_token::Platform;
 use serde_json::json;
 use testkit::{ProviderServer, PushProviderService, Reply};
 use uuid::Uuid;
-use worker_delivery::provider::Outcome;
-use worker_delivery::provider::push::Push;
-use worker_delivery::provider::push_provider::{Client, ProviderApp, PushProviderConfig};
+use providers::Outcome;
+use providers::push::Push;
+use providers::onesignal::{Client, ProviderApp, OneSignalConfig};
 
 use super::{Numbers, ProviderTest, VendorResponses, assert_every_outcome, provider_context};
 
@@ -18,7 +18,7 @@ struct ThirdParty {
 
 fn client(url: &str, app: &str, key: &str) -> Client {
     let context = provider_context(&[]);
-    let config = PushProviderConfig { base: url.parse().unwrap(), app: ProviderApp::new(app, key).unwrap() };
+    let config = OneSignalConfig { base: url.parse().unwrap(), app: ProviderApp::new(app, key).unwrap() };
     Client::new(config, context.http, context.clock)
 }
 

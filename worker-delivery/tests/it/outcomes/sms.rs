@@ -3,8 +3,8 @@
 use serde_json::json;
 use testkit::{ProviderServer, Reply, SmsService};
 use uuid::Uuid;
-use worker_delivery::provider::Outcome;
-use worker_delivery::provider::sms::{Client, Sms, SmsConfig};
+use providers::Outcome;
+use providers::sms::{Client, Sms, SmsConfig};
 
 use super::{ProviderTest, VendorResponses, assert_every_outcome, provider_context};
 

@@ -5,9 +5,9 @@ use secrets::vapid::VapidKeys;
 use serde_json::json;
 use testkit::{ProviderServer, Reply, WebPushService};
 use uuid::Uuid;
-use worker_delivery::provider::push::Push;
-use worker_delivery::provider::web_push::{Client, WebPushConfig};
-use worker_delivery::provider::{Outcome, TOO_LARGE};
+use providers::push::Push;
+use providers::web_push::{Client, WebPushConfig};
+use providers::{Outcome, TOO_LARGE};
 
 use super::{Numbers, ProviderTest, VendorResponses, assert_every_outcome, provider_context};
 

@@ -1,0 +1,8 @@
+//! Push by a third-party provider, with the API of OneSignal (`POST /notifications`).
+
+mod client;
+mod config;
+mod error;
+
+pub use client::{Client, is_subscription};
+pub use config::{ProviderApp, OneSignalConfig};

@@ -1,8 +1,0 @@
-//! Push by a third-party provider, with the API of OneSignal (`POST /notifications`).
-
-mod client;
-mod config;
-mod error;
-
-pub use client::{Client, is_subscription};
-pub use config::{ProviderApp, PushProviderConfig};
