@@ -1,5 +1,5 @@
-//! The next occurrence of dates in user properties: one row per automation that a date starts and user who has that
-//! date, so that no scan of properties is needed to find due dates.
+//! The next occurrence of dates in user properties: one row for each user and date-triggered automation, so that no scan
+//! of properties is needed to find due dates.
 //!
 //! Two writers learn of dates: the recording transaction, which locks the user's row, and the scheduler, which scans
 //! all users once for each version of an automation ([`plan`]). A due row is not changed until it has been published
