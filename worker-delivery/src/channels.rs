@@ -20,16 +20,16 @@ use store_projects::{channels, projects, vapid_keys};
 use store_sending::send_chunks;
 use tokio::time::Instant;
 
-use crate::provider_context::ProviderContext;
 use crate::App;
 use crate::limits::{self, Limit};
+use crate::provider_context::ProviderContext;
+use crate::routes::Route;
+use crate::routes::email::EmailRoutes;
+use crate::routes::push::PushRoutes;
 use providers::push::Push;
 use providers::sms::{self, SmsConfig, SmsProvider};
 use providers::stub::Stub;
 use providers::{Email, Outcome};
-use crate::routes::Route;
-use crate::routes::email::EmailRoutes;
-use crate::routes::push::PushRoutes;
 
 /// How often a working channel clears its displayed error.
 const CLEAR_INTERVAL: Duration = Duration::from_secs(30);

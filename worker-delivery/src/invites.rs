@@ -18,12 +18,12 @@ use unicode_normalization::UnicodeNormalization;
 use uuid::Uuid;
 
 use crate::App;
-use providers::address;
 use crate::config::DeliveryConfig;
-use providers::{Email, MailProvider, Outcome, smtp};
 use crate::render;
 use crate::routes::{Call, Route};
 use crate::settle::reschedule;
+use providers::address;
+use providers::{Email, MailProvider, Outcome, smtp};
 
 const POLL: Duration = Duration::from_secs(1);
 /// Maximum invitations read per poll.

@@ -18,7 +18,7 @@ mod intake;
 mod invites;
 pub mod limits;
 mod load;
-mod provider_context;
+pub mod provider_context;
 pub mod render;
 pub mod routes;
 pub mod settle;
@@ -49,8 +49,8 @@ use dispatch::owners::Owners;
 use dispatch::takeover::Takeovers;
 use limits::Limits;
 use load::templates::Templates;
-use providers::{MailProvider, apns};
 use provider_context::ProviderContext;
+use providers::{MailProvider, apns};
 use routes::Route;
 use settle::Settler;
 

@@ -16,9 +16,9 @@ use tokio::time::Instant;
 use trace::{Kind, Span};
 
 use crate::limits::{Limit, Token};
-use providers::{Outcome, Provider, smtp};
 use crate::settle::judge;
 use circuit::Circuit;
+use providers::{Outcome, Provider, smtp};
 
 /// How long a claimed message waits for a rate token while it holds its slot.
 const MAX_TOKEN_WAIT: Duration = Duration::from_secs(2);

@@ -22,11 +22,11 @@ use http_client::{BaseUrl, HttpClient};
 use kernel::clock::Clock;
 use kernel::env::Env;
 use kernel::ids;
+use providers::push::Push;
+use providers::{Email, Outcome, apns, smtp, web_push};
 use secrets::vapid::VapidKeys;
 use serde_json::json;
 use uuid::Uuid;
-use providers::push::Push;
-use providers::{Email, Outcome, apns, smtp, web_push};
 
 use crate::alone::{self, CALLER};
 use crate::ceiling::call::BareClient;

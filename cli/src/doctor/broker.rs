@@ -287,9 +287,9 @@ fn sync(sync: &Sync) -> Finding {
         "set sync_interval: 1s in its jetstream block, or always (NATS_SYNC_INTERVAL of deploy/nats/nats.conf)";
     match sync {
         Sync::NotRequested => {
-            Finding::unseen(CHECK, "not looked at: --nats-monitor or NATS_MONITOR_URL names http://host:8222")
+            Finding::unseen(CHECK, "not checked: --nats-monitor or NATS_MONITOR_URL names http://host:8222")
         }
-        Sync::Unseen(why) => Finding::unseen(CHECK, format!("not looked at: {why}")),
+        Sync::Unseen(why) => Finding::unseen(CHECK, format!("not checked: {why}")),
         Sync::Always => Finding::well(CHECK, "always: acknowledged messages are on disk"),
         Sync::Every { milliseconds } if *milliseconds <= MAX_SYNC_INTERVAL_MS => {
             Finding::well(CHECK, format!("every {milliseconds} ms"))

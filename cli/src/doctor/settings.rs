@@ -64,7 +64,7 @@ pub fn judge(env: &Env, unprotected_mail: Option<EnvError>) -> Vec<Finding> {
         ));
     }
     if findings.is_empty() {
-        findings.push(Finding::well(CHECK, "every variable holds what it may"));
+        findings.push(Finding::well(CHECK, "all variables are valid"));
     }
     findings
 }

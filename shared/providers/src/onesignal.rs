@@ -5,4 +5,4 @@ mod config;
 mod error;
 
 pub use client::{Client, is_subscription};
-pub use config::{ProviderApp, OneSignalConfig};
+pub use config::{OneSignalConfig, ProviderApp};

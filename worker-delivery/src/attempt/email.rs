@@ -10,16 +10,16 @@ use store_sending::messages::settle::Settled;
 
 use super::{settle_context, source};
 use crate::App;
-use providers::address::{self, NoMailbox};
 use crate::channels::Routes;
 use crate::limits::Token;
 use crate::load::suppressed;
 use crate::load::{Loaded, UNSUBSCRIBE_URL};
-use providers::{Email, Outcome};
 use crate::render::tracked::{Links, tracked};
 use crate::render::{self, Rendered};
 use crate::routes::Call;
 use crate::settle::judge::{self, failed};
+use providers::address::{self, NoMailbox};
+use providers::{Email, Outcome};
 
 pub async fn attempt(app: &App, loaded: &Loaded, user: &Recipient, token: Option<Token>) -> Settled {
     let Loaded { message, sender, .. } = loaded;

@@ -12,9 +12,9 @@ use store_sending::messages::settle::Settled;
 use super::{settle_context, source};
 use crate::App;
 use crate::load::Loaded;
-use providers::{Outcome, TOO_LARGE};
 use crate::render::plain::{self, Plain};
 use crate::settle::judge::{self, failed};
+use providers::{Outcome, TOO_LARGE};
 
 /// Maximum bytes of title and body as rendered: apps load many messages at once.
 const MAX_CONTENT: usize = 64 * 1024;

@@ -15,13 +15,13 @@ use crate::App;
 use crate::channels::Routes;
 use crate::limits::Token;
 use crate::load::Loaded;
-use providers::push::Push;
-use providers::{Outcome, TOO_LARGE};
 use crate::render::plain::{self, Plain};
 use crate::routes::Call;
 use crate::routes::push::PushRoute;
 use crate::settle::devices::{self, DeviceResult};
 use crate::settle::judge::{self, failed};
+use providers::push::Push;
+use providers::{Outcome, TOO_LARGE};
 
 /// Maximum devices called for one message.
 const MAX_DEVICES: usize = 100;

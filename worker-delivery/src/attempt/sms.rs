@@ -12,11 +12,11 @@ use crate::channels::Routes;
 use crate::limits::Token;
 use crate::load::Loaded;
 use crate::load::suppressed;
-use providers::sms::{Sms, segments};
-use providers::{Outcome, TOO_LARGE};
 use crate::render::plain::{self, Plain};
 use crate::routes::Call;
 use crate::settle::judge::{self, failed};
+use providers::sms::{Sms, segments};
+use providers::{Outcome, TOO_LARGE};
 
 /// The user property with the phone number.
 const PHONE: &str = "phone";

@@ -3,8 +3,8 @@
 use store_projects::channels::ChannelSettings;
 
 use super::Route;
-use crate::provider_context::ProviderContext;
 use crate::limits::{self, Limit, Limits};
+use crate::provider_context::ProviderContext;
 use providers::stub::Stub;
 use providers::{Email, MailProvider, resend, smtp};
 

@@ -5,8 +5,8 @@ use secrets::vapid::VapidKeys;
 use store_projects::channels::ChannelSettings;
 
 use super::{Call, Route, call_provider};
-use crate::provider_context::ProviderContext;
 use crate::limits::{self, Limit};
+use crate::provider_context::ProviderContext;
 use providers::push::Push;
 use providers::push_carrier::PushProvider;
 use providers::push_mailbox::PushMailbox;

@@ -7,6 +7,8 @@ use domain::campaign::{CampaignStatus, Settings};
 use domain::message::{Channel, Lane, Queue};
 use jiff::{SignedDuration, Timestamp};
 use kernel::ids;
+use providers::Outcome;
+use providers::stub::Stub;
 use serde_json::json;
 use store_profiles::segments::{self, Segment, SegmentType};
 use store_profiles::users::removals;
@@ -17,8 +19,6 @@ use store_sending::send_chunks::campaign::CampaignRef;
 use store_sending::send_chunks::{self, NewChunk, SendAt, Share};
 use testkit::{eventually, eventually_true};
 use uuid::Uuid;
-use providers::Outcome;
-use providers::stub::Stub;
 
 use crate::fixture::{Fixture, SOON};
 

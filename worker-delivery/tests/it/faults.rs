@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use domain::message::Lane;
-use serde_json::json;
-use store_sending::messages::insert::NewMessage;
 use providers::stub::Stub;
 use providers::{Email, Outcome};
+use serde_json::json;
+use store_sending::messages::insert::NewMessage;
 
 use crate::fixture::{Fixture, SOON};
 

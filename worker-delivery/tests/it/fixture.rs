@@ -17,6 +17,7 @@ use kernel::env::Env;
 use kernel::ids::{self, ProjectId};
 use kernel::shutdown::Shutdown;
 use prost::Message as _;
+use providers::stub::Stub;
 use runtime::startup::Connected;
 use secrets::MasterKeys;
 use serde_json::{Value, json};
@@ -30,7 +31,6 @@ use wire::event::id_bytes;
 use wire::send::{DirectMessage, SendChunk};
 use worker_delivery::channels::Channels;
 use worker_delivery::config::DeliveryConfig;
-use providers::stub::Stub;
 use worker_delivery::{App, run};
 
 use queue::CHUNK_HOLDS_MESSAGE;

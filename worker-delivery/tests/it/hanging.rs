@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use domain::message::Channel;
 use futures_util::future::join_all;
+use providers::stub::Stub;
+use providers::{Email, Outcome};
 use serde_json::json;
 use testkit::{Fault, ProviderServer, Received, Reply, SmtpService, TestMailbox, Vendor, eventually};
 use tokio::net::TcpListener;
 use uuid::Uuid;
-use providers::stub::Stub;
-use providers::{Email, Outcome};
 
 use crate::fixture::{Fixture, SOON};
 

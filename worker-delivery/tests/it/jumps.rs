@@ -8,11 +8,11 @@ use database::clock_jumps::{self, ClockJump};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use kernel::clock::Clock;
+use providers::stub::Stub;
+use providers::{Email, Outcome};
 use serde_json::{Value, json};
 use store_sending::messages::insert::NewMessage;
 use testkit::TestMailbox;
-use providers::stub::Stub;
-use providers::{Email, Outcome};
 
 use crate::fixture::{Fixture, SOON};
 

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use database::Store;
 use database::config::DatabaseConfig;
+use providers::stub::Stub;
+use providers::{Email, Outcome};
 use serde_json::json;
 use testkit::TestDatabase;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use uuid::Uuid;
 use worker_delivery::channels::Channels;
-use providers::stub::Stub;
-use providers::{Email, Outcome};
 
 use crate::fixture::Fixture;
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 use database::config::DatabaseConfig;
 use database::migrate;
 use kernel::clock::Clock;
-use serde_json::json;
-use testkit::{PrivateNats, PrivatePostgres, TestDatabase, TestMailbox, eventually, eventually_true};
 use providers::stub::Stub;
 use providers::{Email, Outcome};
+use serde_json::json;
+use testkit::{PrivateNats, PrivatePostgres, TestDatabase, TestMailbox, eventually, eventually_true};
 
 use crate::fixture::{Fixture, SOON};
 

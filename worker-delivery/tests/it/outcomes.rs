@@ -1,9 +1,9 @@
 //! Runs every provider client through the same outcomes, each against a server that imitates its vendor.
 
 mod apns;
-mod gateway;
+mod fcm;
+mod onesignal;
 mod resend;
-mod push_provider;
 mod sms;
 mod web_push;
 
@@ -13,13 +13,14 @@ use std::time::{Duration, Instant};
 use domain::push_token::Platform;
 use kernel::clock::Clock;
 use kernel::env::Env;
+use providers::Outcome;
+use providers::apns::Tokens;
+use providers::push::Push;
 use testkit::{Fault, ProviderServer, Reply, Vendor};
 use uuid::Uuid;
 use worker_delivery::config::DeliveryConfig;
 use worker_delivery::limits::Limits;
-use providers::apns::Tokens;
-use providers::push::Push;
-use providers::{Outcome, ProviderContext};
+use worker_delivery::provider_context::ProviderContext;
 
 use crate::fixture::KEY;
 

@@ -8,13 +8,13 @@ use domain::message::Lane;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use kernel::ids;
+use providers::stub::Stub;
+use providers::{Email, Outcome};
 use serde_json::{Value, json};
 use store_projects::projects;
 use store_sending::messages::insert::NewMessage;
 use testkit::{TestMailbox, eventually};
 use uuid::Uuid;
-use providers::stub::Stub;
-use providers::{Email, Outcome};
 
 use crate::fixture::{Fixture, SOON};
 

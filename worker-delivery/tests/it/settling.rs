@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use database::months::Month;
 use domain::message::DeliveryState::{Delivered, Queued, Sent};
 use kernel::ids;
+use providers::Outcome;
+use providers::stub::Stub;
 use serde_json::json;
 use store_sending::messages::insert::NewMessage;
 use store_sending::messages::receipts::{self, Receipt};
 use store_sending::messages::settle::{Settled, settle};
 use testkit::{eventually, eventually_true};
 use uuid::Uuid;
-use providers::Outcome;
-use providers::stub::Stub;
 
 use crate::fences::{lease, member, settler};
 use crate::fixture::{Fixture, SOON};

@@ -111,9 +111,7 @@ mod tests {
 
     #[test]
     fn key_that_is_not_json_is_a_server_key() {
-        assert!(
-            matches!(read(" AAAA:b-c "), Ok(FcmConfig { key: GatewayKey::Server(key), .. }) if key == "AAAA:b-c")
-        );
+        assert!(matches!(read(" AAAA:b-c "), Ok(FcmConfig { key: GatewayKey::Server(key), .. }) if key == "AAAA:b-c"));
         for wrong in ["", "  ", "two words", "a\nb"] {
             assert!(read(wrong).is_err(), "{wrong:?}");
         }

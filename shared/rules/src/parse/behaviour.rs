@@ -46,7 +46,10 @@ impl Parser {
             None => &nothing,
             Some(Value::Object(object)) => object,
             Some(_) => {
-                self.problem(&format!("{path}.value"), "must be an object; omit it to match users who did this at least once");
+                self.problem(
+                    &format!("{path}.value"),
+                    "must be an object; omit it to match users who did this at least once",
+                );
                 return None;
             }
         };

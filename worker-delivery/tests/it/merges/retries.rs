@@ -7,11 +7,11 @@ use std::time::Duration;
 use bus::wake::wake;
 use domain::message::{Channel, Lane, Queue};
 use jiff::SignedDuration;
+use providers::stub::Stub;
+use providers::{Email, Outcome};
 use store_sending::send_chunks::{self, NewChunk};
 use testkit::{eventually, eventually_true};
 use uuid::Uuid;
-use providers::stub::Stub;
-use providers::{Email, Outcome};
 
 use super::{Family, families, merge, orders};
 use crate::campaigns::{accepting, campaign, counted, message_to, release, report};

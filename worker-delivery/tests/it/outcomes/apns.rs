@@ -1,13 +1,13 @@
 //! Push to Apple devices through APNs.
 
 use domain::push_token::Platform;
+use providers::apns::{ApnsConfig, Client, Tokens};
+use providers::push::Push;
+use providers::{Outcome, TOO_LARGE};
 use serde_json::json;
 use store_projects::channels::ChannelSettings;
 use testkit::{ApnsService, ProviderServer, Reply};
 use uuid::Uuid;
-use providers::apns::{ApnsConfig, Client, Tokens};
-use providers::push::Push;
-use providers::{Outcome, TOO_LARGE};
 
 use super::{Numbers, ProviderTest, VendorResponses, assert_every_outcome, provider_context};
 

@@ -1,10 +1,10 @@
 //! SMS providers.
 
+use providers::Outcome;
+use providers::sms::{Client, Sms, SmsConfig};
 use serde_json::json;
 use testkit::{ProviderServer, Reply, SmsService};
 use uuid::Uuid;
-use providers::Outcome;
-use providers::sms::{Client, Sms, SmsConfig};
 
 use super::{ProviderTest, VendorResponses, assert_every_outcome, provider_context};
 

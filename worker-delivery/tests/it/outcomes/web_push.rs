@@ -1,13 +1,13 @@
 //! Web push, to a service that decrypts the messages it receives.
 
 use domain::push_token::Platform;
+use providers::push::Push;
+use providers::web_push::{Client, WebPushConfig};
+use providers::{Outcome, TOO_LARGE};
 use secrets::vapid::VapidKeys;
 use serde_json::json;
 use testkit::{ProviderServer, Reply, WebPushService};
 use uuid::Uuid;
-use providers::push::Push;
-use providers::web_push::{Client, WebPushConfig};
-use providers::{Outcome, TOO_LARGE};
 
 use super::{Numbers, ProviderTest, VendorResponses, assert_every_outcome, provider_context};
 

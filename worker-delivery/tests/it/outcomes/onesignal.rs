@@ -1,12 +1,12 @@
 //! Push by a third-party provider.
 
 use domain::push_token::Platform;
+use providers::Outcome;
+use providers::onesignal::{Client, OneSignalConfig, ProviderApp};
+use providers::push::Push;
 use serde_json::json;
 use testkit::{ProviderServer, PushProviderService, Reply};
 use uuid::Uuid;
-use providers::Outcome;
-use providers::push::Push;
-use providers::onesignal::{Client, ProviderApp, OneSignalConfig};
 
 use super::{Numbers, ProviderTest, VendorResponses, assert_every_outcome, provider_context};
 

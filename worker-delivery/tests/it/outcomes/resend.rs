@@ -1,11 +1,11 @@
 //! Mail over HTTP.
 
 use kernel::clock::from_ms;
+use providers::resend::{Client, MailHttpConfig};
+use providers::{Email, Outcome};
 use serde_json::json;
 use testkit::{MailService, ProviderServer, Reply};
 use uuid::Uuid;
-use providers::resend::{Client, MailHttpConfig};
-use providers::{Email, Outcome};
 
 use super::{Numbers, ProviderTest, VendorResponses, assert_every_outcome, provider_context};
 

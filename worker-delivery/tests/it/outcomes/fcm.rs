@@ -1,12 +1,12 @@
 //! Push through the device vendor's gateway, with either interface.
 
 use domain::push_token::Platform;
-use serde_json::json;
-use testkit::{Fault, ProviderServer, PushGateway, Reply};
-use uuid::Uuid;
 use providers::Outcome;
 use providers::fcm::{Client, FcmConfig};
 use providers::push::Push;
+use serde_json::json;
+use testkit::{Fault, ProviderServer, PushGateway, Reply};
+use uuid::Uuid;
 
 use super::{Numbers, ProviderTest, VendorResponses, assert_every_outcome, provider_context};
 
