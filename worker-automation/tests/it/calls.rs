@@ -113,8 +113,8 @@ async fn failed_call_is_reported_and_the_run_continues() {
     // Plain HTTP is allowed only to addresses that the operator exempts.
     for (url, because) in [
         ("https://169.254.169.254/latest", "may not be called"),
-        ("http://169.254.169.254/latest", "http:// is for"),
-        ("http://1.1.1.1/hook", "http:// is for"),
+        ("http://169.254.169.254/latest", "http:// is allowed only"),
+        ("http://1.1.1.1/hook", "http:// is allowed only"),
     ] {
         let automation = automation(&f, url).await;
         f.publish(vec![track(&f, "u1", "e", json!({}))]).await;
