@@ -89,7 +89,7 @@ fn page(index: &'static [u8]) -> Reply {
 fn notice() -> Reply {
     let content = "<p>This program was built without its dashboard. <code>make dashboard</code> builds it, with Node 20.19 or \
                    newer, and <code>make up</code> then builds and starts Rekindle with it.</p>\
-                   <p>The API is available. Its reference is at <a href=\"/docs\">/docs</a>.</p>";
+                   <p>The API is available. Its reference is at <a href=\"/docs/api\">/docs/api</a>.</p>";
     links::page(StatusCode::OK, "Rekindle is running", content)
 }
 
