@@ -27,7 +27,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::load::{Answers, write};
 
 /// Contains every vendor's field for the message ID.
-const TAKEN: &[u8] = br#"{"id":"taken","sid":"taken","name":"taken"}"#;
+const ACCEPTED_BODY: &[u8] = br#"{"id":"taken","sid":"taken","name":"taken"}"#;
 
 /// Messages received so far.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
@@ -53,7 +53,7 @@ struct Counters {
 }
 
 impl Counters {
-    fn note(&self) {
+    fn record_arrival(&self) {
         self.last_us.store(now_us(), Ordering::Release);
         if self.count.fetch_add(1, Ordering::AcqRel) == 0 {
             self.first_ms.store(self.clock.now_ms(), Ordering::Relaxed);
@@ -110,12 +110,12 @@ async fn answer(request: Request<Incoming>, seen: Arc<Counters>) -> Result<Respo
         let arrivals = serde_json::to_vec(&seen.arrivals()).unwrap_or_default();
         return Ok(Response::new(Full::new(arrivals.into())));
     }
-    let whole = request.into_body().collect().await.is_ok();
-    if whole {
-        seen.note();
+    let is_complete = request.into_body().collect().await.is_ok();
+    if is_complete {
+        seen.record_arrival();
     }
-    let mut response = Response::new(Full::new(Bytes::from_static(TAKEN)));
-    *response.status_mut() = if whole { hyper::StatusCode::CREATED } else { hyper::StatusCode::BAD_REQUEST };
+    let mut response = Response::new(Full::new(Bytes::from_static(ACCEPTED_BODY)));
+    *response.status_mut() = if is_complete { hyper::StatusCode::CREATED } else { hyper::StatusCode::BAD_REQUEST };
     Ok(response)
 }
 

@@ -161,7 +161,9 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let tx = db.transaction().await.map_err(StoreError::from)?;
     check_limit(cx, &tx, settings.rate_limit).await?;
     if let Some(existing) = idempotency::existing_id(cx, &tx, "api_key", id).await? {
-        let listed = api_keys::get_for_update(&tx, cx.project, existing).await?.ok_or_else(idempotency::gone)?;
+        let listed = api_keys::get_for_update(&tx, cx.project, existing)
+            .await?
+            .ok_or_else(idempotency::deleted_resource_error)?;
         return created(&CreatedView { listed: listed.into(), key: None });
     }
     if api_keys::list(&tx, cx.project).await?.len() >= MAX_KEYS {

@@ -115,7 +115,8 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let tx = db.transaction().await.map_err(StoreError::from)?;
     match idempotency::existing_id(cx, &tx, "automation", automation.id).await? {
         Some(existing) => {
-            automation = automations::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::gone)?
+            automation =
+                automations::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::deleted_resource_error)?
         }
         None => {
             if automation.definition.trigger_type.is_of_segment() {

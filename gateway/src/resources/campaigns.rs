@@ -125,7 +125,10 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     match idempotency::existing_id(cx, &tx, "campaign", campaign.id).await? {
-        Some(existing) => campaign = campaigns::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::gone)?,
+        Some(existing) => {
+            campaign =
+                campaigns::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::deleted_resource_error)?
+        }
         None => {
             check_references(cx, &tx, &campaign).await?;
             campaigns::insert(&tx, cx.project, &campaign).await?;

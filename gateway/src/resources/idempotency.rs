@@ -50,10 +50,10 @@ const IN_FLIGHT_MAX_MS: i64 = 24 * 3_600_000;
 /// Fails if it is too old to be in flight, since its row must then have been deleted, and delivery would send the
 /// message a second time.
 pub fn check_in_flight(request: &Request<'_>, message: Uuid) -> Result<(), ApiError> {
-    if request.received_ms - ids::time_ms(message) > IN_FLIGHT_MAX_MS { Err(gone()) } else { Ok(()) }
+    if request.received_ms - ids::time_ms(message) > IN_FLIGHT_MAX_MS { Err(deleted_resource_error()) } else { Ok(()) }
 }
 
 /// Returns the error for a key whose resource has been deleted.
-pub fn gone() -> ApiError {
+pub fn deleted_resource_error() -> ApiError {
     ApiError::Conflict("the resource created with this Idempotency-Key has been deleted; use another key".to_owned())
 }

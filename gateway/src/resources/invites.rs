@@ -125,7 +125,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     if let Some(existing) = idempotency::existing_id(cx, &tx, "invite", invite.id).await? {
-        let invite = invites::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::gone)?;
+        let invite = invites::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::deleted_resource_error)?;
         return created_reply(invite, now);
     }
     if is_verified_member(&tx, &invite).await? {

@@ -115,7 +115,9 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     match idempotency::existing_id(cx, &tx, "news", item.id).await? {
-        Some(existing) => item = news::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::gone)?,
+        Some(existing) => {
+            item = news::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::deleted_resource_error)?
+        }
         None => {
             news::insert(&tx, cx.project, &item).await?;
             audit_log::record(cx, &tx, "news.created", (item.id, &item.title), json!({})).await?;

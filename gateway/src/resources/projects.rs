@@ -151,10 +151,10 @@ async fn existing_project(
     id: ProjectId,
 ) -> Result<Option<Reply>, ApiError> {
     if !project_removals::among(tx, &[id]).await?.is_empty() {
-        return Err(idempotency::gone());
+        return Err(idempotency::deleted_resource_error());
     }
     let Some(project) = projects::get(tx, id).await? else { return Ok(None) };
-    let membership = members::membership_of(tx, account, id).await?.ok_or_else(idempotency::gone)?;
+    let membership = members::membership_of(tx, account, id).await?.ok_or_else(idempotency::deleted_resource_error)?;
     let tag = tag(&project)?;
     Ok(Some(created(&view(app, tx, project, membership.role).await?)?.with_etag(&tag)))
 }

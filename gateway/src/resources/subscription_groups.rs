@@ -90,7 +90,9 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let tx = db.transaction().await.map_err(StoreError::from)?;
     match idempotency::existing_id(cx, &tx, "subscription group", group.id).await? {
         Some(existing) => {
-            group = subscription_groups::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::gone)?;
+            group = subscription_groups::get(&tx, cx.project, existing)
+                .await?
+                .ok_or_else(idempotency::deleted_resource_error)?;
         }
         None => {
             if subscription_groups::count_and_lock(&tx, cx.project).await? >= GROUPS_MAX as i64 {

@@ -109,7 +109,10 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     match idempotency::existing_id(cx, &tx, "template", template.id).await? {
-        Some(existing) => template = templates::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::gone)?,
+        Some(existing) => {
+            template =
+                templates::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::deleted_resource_error)?
+        }
         None => {
             templates::insert(&tx, cx.project, &template).await?;
             audit_log::record(cx, &tx, "template.created", (template.id, &template.name), json!({})).await?;

@@ -83,7 +83,8 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     // Serialize creations per project, so that the limit holds.
     projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
     if let Some(existing) = idempotency::existing_id(cx, &tx, "webhook_endpoint", endpoint.id).await? {
-        let endpoint = webhook_endpoints::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::gone)?;
+        let endpoint =
+            webhook_endpoints::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::deleted_resource_error)?;
         return created(&SecretView { endpoint: endpoint.into(), secret: None });
     }
     if webhook_endpoints::list(&tx, cx.project).await?.len() >= MAX_ENDPOINTS {

@@ -165,7 +165,7 @@ async fn messages_from_before_an_erasure_are_purged_within_a_day() {
 /// After a full disk, the stream may still hold messages that its consumer has acknowledged. The test simulates this
 /// with a consumer that has read another channel up to that point.
 #[tokio::test]
-async fn acknowledged_messages_and_references_of_earlier_versions_are_removed_from_the_send_stream() {
+async fn acknowledged_and_legacy_messages_are_purged_from_send_stream() {
     let fixture = Fixture::new().await;
     let (names, jetstream) = (fixture.bus.names.clone(), &fixture.bus.jetstream);
     let [acknowledged, other] = [Channel::Email, Channel::Sms].map(|channel| names.send(channel));

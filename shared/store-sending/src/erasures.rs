@@ -15,7 +15,7 @@ use database::StoreError;
 use database::by_project::{self, ByProject};
 use database::months::{self, Month};
 use kernel::ids::{self as id_times, ProjectId, unproven};
-use store_profiles::events::counters::QuarterCount;
+use store_profiles::events::counters::QuarterHourCount;
 use store_profiles::push_tokens;
 use store_profiles::users::record::ProjectUserId;
 use store_profiles::users::removals;
@@ -278,7 +278,7 @@ pub async fn remove_users(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid]
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Removed {
     /// Counts to subtract from the counters.
-    pub events: Vec<QuarterCount>,
+    pub events: Vec<QuarterHourCount>,
     pub messages: i64,
     /// Whether more rows remain.
     pub has_more: bool,
@@ -314,7 +314,7 @@ pub async fn remove_slice(
     );
     let last = until.unwrap_or(Uuid::max());
     let rows = tx.query(&month.prepare(tx, &sql).await?, &[&project, &senders, &at, &last]).await?;
-    let events: Vec<QuarterCount> = rows.iter().map(QuarterCount::of).collect::<Result<_, _>>()?;
+    let events: Vec<QuarterHourCount> = rows.iter().map(QuarterHourCount::of).collect::<Result<_, _>>()?;
 
     let bound = format!(
         "SELECT id FROM message WHERE project_id = $1 AND user_id = ANY($2) AND \

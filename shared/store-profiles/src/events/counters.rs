@@ -110,15 +110,16 @@ pub async fn projects_to_fold(db: &impl GenericClient) -> Result<Vec<ProjectId>,
     rows.iter().map(|r| Ok(r.try_get("project_id")?)).collect()
 }
 
-/// Number of events of one name received within 15 minutes. Such a period is within one day in every timezone.
+/// Number of events of one name received within 15 minutes. Timezone offsets are multiples of 15 minutes, so the period is
+/// within one day everywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuarterCount {
+pub struct QuarterHourCount {
     pub from: Timestamp,
     pub name: String,
     pub count: i64,
 }
 
-impl QuarterCount {
+impl QuarterHourCount {
     /// Reads the columns `quarter`, `name` and `total`.
     pub fn of(row: &Row) -> Result<Self, StoreError> {
         Ok(Self { from: row.try_get("quarter")?, name: row.try_get("name")?, count: row.try_get("total")? })
@@ -126,13 +127,13 @@ impl QuarterCount {
 }
 
 /// Subtracts events from the counts, using the days of the project's current timezone.
-pub async fn subtract(tx: &Transaction<'_>, project: ProjectId, events: &[QuarterCount]) -> Result<(), StoreError> {
+pub async fn subtract(tx: &Transaction<'_>, project: ProjectId, events: &[QuarterHourCount]) -> Result<(), StoreError> {
     if events.is_empty() {
         return Ok(());
     }
     let zone = projects::timezone(tx, project).await?;
     let mut counts: BTreeMap<(ProjectId, Date), NameCounts<'_>> = BTreeMap::new();
-    for QuarterCount { from, name, count } in events {
+    for QuarterHourCount { from, name, count } in events {
         let day = from.to_zoned(zone.clone()).date();
         *counts.entry((project, day)).or_default().entry(name).or_default() -= count;
     }

@@ -3,7 +3,7 @@
 use deadpool_postgres::Transaction;
 use uuid::Uuid;
 
-use super::counters::{self, QuarterCount};
+use super::counters::{self, QuarterHourCount};
 use database::StoreError;
 use database::months::Month;
 use kernel::ids::ProjectId;
@@ -20,7 +20,7 @@ pub async fn remove(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Resul
          AND id = g.client_id AND substr(id::text, 15, 1) <> '8') SELECT received_at, name FROM gone"
     );
     let Some(row) = tx.query_opt(&month.prepare(tx, &sql).await?, &[&project, &id]).await? else { return Ok(false) };
-    let removed = QuarterCount { from: row.try_get("received_at")?, name: row.try_get("name")?, count: 1 };
+    let removed = QuarterHourCount { from: row.try_get("received_at")?, name: row.try_get("name")?, count: 1 };
     counters::subtract(tx, project, &[removed]).await?;
     Ok(true)
 }

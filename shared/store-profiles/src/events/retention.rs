@@ -7,7 +7,7 @@ use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::counters::{self, QuarterCount};
+use super::counters::{self, QuarterHourCount};
 use database::StoreError;
 use database::months::Month;
 use kernel::clock::from_ms;
@@ -56,7 +56,7 @@ pub async fn remove_slice(
     // By ID instead of a join, whose plan might read all client IDs.
     let sql = "DELETE FROM client_id WHERE project_id = $1 AND id = ANY($2)";
     tx.execute(&tx.prepare_cached(sql).await?, &[&project, &client_ids]).await?;
-    let counted = |((quarter, name), count): ((i64, &str), i64)| QuarterCount {
+    let counted = |((quarter, name), count): ((i64, &str), i64)| QuarterHourCount {
         from: from_ms(quarter * QUARTER_MS),
         name: name.to_owned(),
         count,
@@ -94,7 +94,7 @@ pub async fn subtract_counts(
         let hour = ids::time_ms(id).div_euclid(HOUR_MS);
         let end = ids::lower_bound((hour + 1) * HOUR_MS);
         let rows = tx.query(&of_hour, &[&project, &id, &end]).await?;
-        let counts: Vec<QuarterCount> = rows.iter().map(QuarterCount::of).collect::<Result<_, _>>()?;
+        let counts: Vec<QuarterHourCount> = rows.iter().map(QuarterHourCount::of).collect::<Result<_, _>>()?;
         counters::subtract(tx, project, &counts).await?;
         from = (project.0, end);
     }
