@@ -66,11 +66,11 @@ test('test run simulates a user without sending messages', async () => {
   };
   await attempt('pro', 20);
   await result.getByText('Would enter. Final status: Completed').waitFor();
-  await result.getByText('Wait (steps[0])').first().waitFor();
-  await result.getByText(/Send email \(steps\[1\]/).waitFor();
+  await result.getByText('Wait (step 1)').first().waitFor();
+  await result.getByText('Send email (step 1 in “Path 1” of step 2)').waitFor();
   await screenshot(page, 'act-simulate');
   await attempt('free', 20);
-  await result.getByText('Would enter. Final status: Exited').waitFor();
+  await result.getByText('Would enter. Final status: Exited (Reached an Exit step).').waitFor();
   await expectCount(result.getByText(/Send email/), 0);
   await attempt('pro', 5);
   await result.getByText('Would not enter').waitFor();

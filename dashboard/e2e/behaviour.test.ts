@@ -175,7 +175,9 @@ test('API errors are shown with their fields', async () => {
   });
   const { details } = (await refused.json()) as { details: Array<{ field: string; message: string }> };
   const alertText = await alert.innerText();
-  for (const { field, message } of details) expect(alertText).toContain(`${field} ${message}`);
+  // The field is named by its label.
+  for (const { field, message } of details)
+    expect(alertText).toContain(`${field === 'body' ? 'Body' : field} ${message}`);
 });
 
 test('failed request is reported and can be retried', async () => {

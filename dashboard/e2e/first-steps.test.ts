@@ -145,7 +145,7 @@ test(
       await screen.getByRole('link', { name: 'Welcome' }).click();
       await screen.getByRole('link', { name: 'Runs' }).click();
       await screen.getByRole('link', { name: 'ada' }).click();
-      await screen.getByText('Send email (steps[0])').waitFor();
+      await screen.getByText('Send email (step 1)').waitFor();
       await settled(screen);
       await screenshot(screen, 'first-steps-run');
       await screen.getByRole('region', { name: 'Path' }).getByRole('link').first().click();

@@ -85,7 +85,7 @@ test('push template has a link that opens on tap', async () => {
   await page.getByLabel('Body').fill('There is news.');
   await page.getByLabel('Link opened on tap').fill('javascript:alert(1)');
   await page.getByRole('button', { name: 'Save' }).click();
-  await page.getByRole('alert').getByText('url', { exact: true }).waitFor();
+  await page.getByRole('alert').getByText('Link opened on tap', { exact: true }).waitFor();
   await page.getByLabel('Link opened on tap').fill('/orders/{{ id }}');
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByRole('heading', { level: 1, name }).waitFor();

@@ -36,6 +36,7 @@ test('webhook endpoint is created, tested, edited and deleted, and its secret is
   await page.getByText('Test event queued.').waitFor();
   const deliveries = page.getByRole('region', { name: 'Deliveries' });
   await expectCount(deliveries.getByRole('row'), 2);
+  await deliveries.getByText('webhook.test', { exact: true }).waitFor();
   // After the first attempt, the log shows why the delivery failed.
   await eventually(async () =>
     expect(Number(await deliveries.getByRole('row').nth(1).getByRole('cell').nth(3).innerText())).toBeGreaterThan(0),

@@ -1,4 +1,4 @@
-import { AppShell, Box, Burger, Group, NativeSelect, ScrollArea, Text, Title } from '@mantine/core';
+import { Anchor, AppShell, Box, Burger, Group, NativeSelect, ScrollArea, Text, Title } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { Outlet, useNavigate, useParams, useRouterState } from '@tanstack/react-router';
 import { type MouseEvent, useEffect, useLayoutEffect } from 'react';
@@ -58,6 +58,9 @@ export function Shell() {
         <AppShell.Section grow component={ScrollArea} viewportProps={{ tabIndex: 0 }}>
           <Navigation path={path} />
         </AppShell.Section>
+        <AppShell.Section pt="xs">
+          <DocumentationLinks />
+        </AppShell.Section>
         <AppShell.Section hiddenFrom="sm" pt="xs">
           <AccountLinks />
         </AppShell.Section>
@@ -104,6 +107,20 @@ function Navigation({ path }: { path: string }) {
         );
       })}
     </>
+  );
+}
+
+/** Links to the manual and the API reference, which the gateway serves. */
+function DocumentationLinks() {
+  return (
+    <Group gap={0} px="xs" style={{ columnGap: 12 }}>
+      <Anchor fz="xs" py={4} href="/docs/" target="_blank" rel="noopener">
+        {t.shell.documentation}
+      </Anchor>
+      <Anchor fz="xs" py={4} href="/docs/api" target="_blank" rel="noopener">
+        {t.shell.apiReference}
+      </Anchor>
+    </Group>
   );
 }
 

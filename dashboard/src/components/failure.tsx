@@ -1,6 +1,7 @@
 import { Alert, Button, Code, List, Skeleton, Stack, Text } from '@mantine/core';
 import type { ReactNode } from 'react';
 import { ApiFailure } from '../api/failure';
+import type { NameField } from '../app/field-labels';
 import { t } from '../text';
 
 /** Shows an error with the API's message and the affected fields. */
@@ -8,10 +9,13 @@ export function Failure({
   error,
   onRetry,
   hide,
+  nameField,
 }: {
   error: unknown;
   onRetry?: () => void;
   hide?: (field: string) => boolean;
+  /** Names the fields of the form; other fields are shown by their API names. */
+  nameField?: NameField;
 }) {
   if (!error) return null;
   const failure = error instanceof ApiFailure ? error : null;
@@ -25,7 +29,7 @@ export function Failure({
           <List size="sm">
             {details.map(({ field, message }) => (
               <List.Item key={`${field}:${message}`}>
-                <Code>{field}</Code> {message}
+                <FieldName field={field} name={nameField?.(field)} /> {message}
               </List.Item>
             ))}
           </List>
@@ -42,6 +46,15 @@ export function Failure({
         )}
       </Stack>
     </Alert>
+  );
+}
+
+function FieldName({ field, name }: { field: string; name: string | undefined }) {
+  if (name === undefined) return <Code>{field}</Code>;
+  return (
+    <Text span size="sm" fw={600}>
+      {name}
+    </Text>
   );
 }
 

@@ -3,6 +3,7 @@ import { type UseMutationResult, type UseQueryResult, useMutation, useQuery } fr
 import { type ReactNode, useState } from 'react';
 import type { Tagged } from '../api/client';
 import { ApiFailure } from '../api/failure';
+import type { NameField } from '../app/field-labels';
 import { t } from '../text';
 import { type Draft, useDraft } from './draft';
 import { Failure, Loaded } from './failure';
@@ -161,12 +162,15 @@ export function useEdited<R, F extends object>({
 export function NotSaved<R, F>({
   edited: { saving, loading, overwrite },
   hide,
+  nameField,
 }: {
   edited: Edited<R, F>;
   hide?: (field: string) => boolean;
+  nameField?: NameField;
 }) {
   const { error } = saving;
-  if (!(error instanceof ApiFailure) || error.status !== 412) return <Failure error={error} hide={hide} />;
+  if (!(error instanceof ApiFailure) || error.status !== 412)
+    return <Failure error={error} hide={hide} nameField={nameField} />;
   return (
     <Alert color="yellow" variant="outline" title={t.conflict.title} role="alert">
       <Stack gap="xs" align="flex-start">

@@ -3,8 +3,11 @@ import { useMutation } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { type FormEvent, useEffect } from 'react';
 import { problemOf } from '../api/failure';
+import { namesOf } from '../app/field-labels';
 import { Failure } from '../components/failure';
 import { t } from '../text';
+
+const FIELD_NAMES = namesOf({ name: t.invite.name, password: t.invite.password });
 import { acceptInvite } from './session';
 
 const route = getRouteApi('/accept-invite');
@@ -51,7 +54,7 @@ export function AcceptInvite() {
               error={problemOf(accepting.error, 'password')}
               visibilityToggleButtonProps={{ 'aria-label': t.signIn.reveal }}
             />
-            <Failure error={accepting.error} />
+            <Failure error={accepting.error} nameField={FIELD_NAMES} />
             <Button type="submit" loading={accepting.isPending}>
               {t.invite.submit}
             </Button>

@@ -4,6 +4,7 @@ import { campaigns } from './en/campaigns';
 import { channels } from './en/channels';
 import { messages } from './en/messages';
 import { overview } from './en/overview';
+import { reasons } from './en/reasons';
 import { users } from './en/users';
 import { segments } from './en/segments';
 import { settings } from './en/settings';
@@ -15,6 +16,7 @@ import { webhooks } from './en/webhooks';
 export const en = {
   ...shell,
   ...statuses,
+  ...reasons,
   ...overview,
   ...users,
   ...segments,

@@ -5,6 +5,7 @@ import { type Schemas, api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
+import { namesOf } from '../../app/field-labels';
 import { ConfirmButton } from '../../components/confirm-button';
 import { Failure, Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
@@ -12,6 +13,8 @@ import { Moment } from '../../components/moment';
 import { Section } from '../../components/page';
 import { Status } from '../../components/status';
 import { t } from '../../text';
+
+const FIELD_NAMES = namesOf({ email: t.team.email, role: t.team.role });
 
 /** Invitations of a project, and a form for a new one. */
 export function Invites() {
@@ -62,7 +65,7 @@ export function Invites() {
             </Button>
           </Group>
         </form>
-        <Failure error={inviting.error} />
+        <Failure error={inviting.error} nameField={FIELD_NAMES} />
         <Loaded query={invites}>
           {(found) => (
             <Listing

@@ -2,9 +2,17 @@ import { Button, NativeSelect, NumberInput, Stack, TextInput, Textarea } from '@
 import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import { problemOf, problemsWithin } from '../../api/failure';
+import { namesOf } from '../../app/field-labels';
 import { Failure } from '../../components/failure';
 import { t } from '../../text';
 import { type KeyDraft, type KeyFields, fieldsOf } from './restrictions';
+
+const FIELD_NAMES = namesOf({
+  name: t.keys.name,
+  type: t.keys.type,
+  allowedOrigins: t.keys.origins,
+  rateLimit: t.keys.limit,
+});
 
 interface Props {
   /** Initial values. */
@@ -65,7 +73,7 @@ export function KeyForm({ draft, exists, label, save }: Props) {
           />
         </>
       )}
-      <Failure error={error} />
+      <Failure error={error} nameField={FIELD_NAMES} />
       <Button loading={saving.isPending} onClick={() => saving.mutate()}>
         {label}
       </Button>

@@ -4,11 +4,14 @@ import type { FormEvent } from 'react';
 import { api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
+import { namesOf } from '../../app/field-labels';
 import { Failure } from '../../components/failure';
 import { Page, Section } from '../../components/page';
 import { useSession } from '../../session/use-session';
 import { t } from '../../text';
 import { Sessions } from './sessions';
+
+const FIELD_NAMES = namesOf({ currentPassword: t.account.current, newPassword: t.account.next });
 
 export function AccountScreen() {
   const { user } = useSession();
@@ -54,7 +57,7 @@ export function AccountScreen() {
               error={problemOf(changing.error, 'newPassword')}
               visibilityToggleButtonProps={eye}
             />
-            <Failure error={changing.error} />
+            <Failure error={changing.error} nameField={FIELD_NAMES} />
             <Button type="submit" loading={changing.isPending}>
               {t.account.submit}
             </Button>

@@ -70,7 +70,7 @@ export function parentOf(list: string): { path: string; at: string } | null {
   return match ? { path: match[1] ?? '', at: match[2] ?? '' } : null;
 }
 
-function splitPath(path: string): Target {
+export function splitPath(path: string): Target {
   const match = /^(.*)\[(\d+)\]$/.exec(path);
   return { list: match?.[1] ?? path, index: Number(match?.[2] ?? 0) };
 }

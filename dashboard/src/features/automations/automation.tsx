@@ -3,6 +3,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { type Schemas, type Tagged, api, apiFor, ifMatch, read, readTagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
+import { errorText } from '../../app/field-labels';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { isReadable } from '../../app/typed-json';
@@ -13,6 +14,7 @@ import { Page, Section } from '../../components/page';
 import { NotSaved, RecordScreen, useEdited } from '../../components/record';
 import { Status } from '../../components/status';
 import { t } from '../../text';
+import { automationFieldNames } from './field-names';
 import { Flow, useFlowView } from './flow';
 import { EMPTY, type Plan, inputOf, planOf } from './plan';
 import { AutomationReport } from './report';
@@ -103,7 +105,7 @@ function Editor({ opened, onCreated }: { opened: Tagged<Automation> | null; onCr
       }
     >
       <UnsavedChangesGuard when={draft.isDirty} />
-      <NotSaved edited={edited} />
+      <NotSaved edited={edited} nameField={automationFieldNames(saving.variables?.fields ?? draft.value)} />
       {stored && <LiveTest automation={stored} />}
       <Grid gap="xl">
         <Grid.Col span={{ base: 12, lg: view === 'list' ? 7 : 12 }}>
@@ -158,7 +160,7 @@ function Actions({ stored, tag, isDirty, isReadable: readable, isSaving, onSave,
       onChanged(changed);
       notify(changed.value.active ? t.automations.activated : t.automations.deactivated);
     },
-    onError: (error) => notify(error.message, true),
+    onError: (error, automation) => notify(errorText(error, automationFieldNames(planOf(automation))), true),
   });
   // One request at a time: each depends on the entity tag that the one before it returns.
   const isBusy = isSaving || switching.isPending;

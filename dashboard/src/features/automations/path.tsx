@@ -1,11 +1,14 @@
-import { Text } from '@mantine/core';
+import { Box, Text } from '@mantine/core';
 import type { Schemas } from '../../api/client';
 import { useProject } from '../../app/project';
+import { messageReason, stepDetails } from '../../app/reasons';
 import { Listing } from '../../components/listing';
 import { ScreenLink } from '../../components/links';
 import { Moment } from '../../components/moment';
+import { Reason } from '../../components/reason';
 import { t } from '../../text';
 import { pathName } from './path-name';
+import { stepLabel } from './step-place';
 
 /** The path of a run: what happened at each step, and why. */
 export function Path({ path }: { path: Schemas['RunPath'] }) {
@@ -20,10 +23,8 @@ export function Path({ path }: { path: Schemas['RunPath'] }) {
         { title: t.runs.at, cell: (entry) => <Moment at={entry.at} /> },
         {
           title: t.runs.step,
-          cell: (entry) =>
-            entry.step === null
-              ? '–'
-              : `${entry.name ?? t.steps.types[entry.type ?? ''] ?? entry.type ?? ''} (${entry.step})`,
+          // A run passes a step before those in its branches.
+          cell: (entry) => <Box miw={180}>{stepLabel(entry, path)}</Box>,
         },
         {
           title: t.runs.outcome,
@@ -36,7 +37,7 @@ export function Path({ path }: { path: Schemas['RunPath'] }) {
         },
         {
           title: t.runs.details,
-          cell: (entry) => (entry.until ? <Moment at={entry.until} /> : (entry.why ?? entry.messageStatusReason ?? '')),
+          cell: (entry) => <StepDetails entry={entry} />,
         },
         {
           title: t.runs.message,
@@ -49,5 +50,15 @@ export function Path({ path }: { path: Schemas['RunPath'] }) {
         },
       ]}
     />
+  );
+}
+
+function StepDetails({ entry }: { entry: Schemas['RunPath'][number] }) {
+  const { until, why, messageStatus, messageStatusReason } = entry;
+  if (until) return <Moment at={until} />;
+  if (why !== null) return stepDetails(entry);
+  if (messageStatusReason === null) return null;
+  return (
+    <Reason reason={messageStatusReason} words={(reason) => messageReason(reason, messageStatus ?? '')} maw={320} />
   );
 }

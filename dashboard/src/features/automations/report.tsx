@@ -1,4 +1,4 @@
-import { SimpleGrid, Stack, Text } from '@mantine/core';
+import { Box, SimpleGrid, Stack, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import type { Schemas } from '../../api/client';
 import { useProject } from '../../app/project';
@@ -8,6 +8,7 @@ import { Section } from '../../components/page';
 import { t } from '../../text';
 import { pathName } from './path-name';
 import { reportQuery } from './report-query';
+import { stepLabel } from './step-place';
 
 const COUNTS = ['entered', 'waiting', 'frozen', 'completed', 'exited', 'failed', 'converted'] as const;
 
@@ -46,7 +47,7 @@ export function AutomationReport({ automation }: { automation: Schemas['Automati
                 columns={[
                   {
                     title: t.automations.step,
-                    cell: (step) => `${t.steps.types[step.type] ?? step.type} (${step.step})`,
+                    cell: (step) => <Box miw={180}>{stepLabel(step, found.steps)}</Box>,
                   },
                   { title: t.automations.stepEntered, cell: (step) => t.number(step.entered), end: true },
                   { title: t.automations.stepWaiting, cell: (step) => t.number(step.waiting), end: true },

@@ -1,13 +1,15 @@
-import { Stack, Text } from '@mantine/core';
+import { Alert, Stack, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { api, read } from '../../api/client';
 import { useProject } from '../../app/project';
+import { runReason } from '../../app/reasons';
 import { Loaded } from '../../components/failure';
 import { Json } from '../../components/json';
 import { ButtonLink, ScreenLink } from '../../components/links';
 import { Moment } from '../../components/moment';
 import { Page, Section } from '../../components/page';
+import { Reason } from '../../components/reason';
 import { Status } from '../../components/status';
 import { t } from '../../text';
 import { Path } from './path';
@@ -58,9 +60,13 @@ export function RunScreen() {
                     {t.runs.ended} <Moment at={found.endedAt} />
                   </>
                 )}
-                {found.reason && ` · ${found.reason}`}
                 {found.convertedAt && ` · ${t.runs.converted}`}
               </Text>
+              {found.reason && (
+                <Alert variant="outline" color="gray" title={t.runs.reason} role="note">
+                  <Reason reason={found.reason} words={runReason} withCode />
+                </Alert>
+              )}
               <Section title={t.runs.path}>
                 <Path path={found.path} />
               </Section>

@@ -1,9 +1,10 @@
-import { Group } from '@mantine/core';
+import { Box, Group } from '@mantine/core';
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { api, read } from '../../api/client';
 import { useProject } from '../../app/project';
 import { REQUESTS } from '../../app/requests';
+import { runReason } from '../../app/reasons';
 import { RUN_STATUSES } from '../../app/values';
 import { Empty } from '../../components/empty';
 import { Choice, SearchField } from '../../components/filters';
@@ -12,9 +13,11 @@ import { ButtonLink, ScreenLink } from '../../components/links';
 import { Moment } from '../../components/moment';
 import { More } from '../../components/more';
 import { Page } from '../../components/page';
+import { Reason } from '../../components/reason';
 import { Status } from '../../components/status';
 import { t } from '../../text';
 import { NextStep } from '../access/next-step';
+import { currentStep } from './step-place';
 
 const route = getRouteApi('/p/$projectId/automations/$automationId/runs');
 const LIMIT = 50;
@@ -90,10 +93,17 @@ export function Runs() {
                   </ScreenLink>
                 ),
               },
-              { title: t.runs.status, cell: (run) => <Status of={run.status} /> },
-              { title: t.runs.currentStep, cell: (run) => run.step ?? '–' },
+              {
+                title: t.runs.status,
+                cell: (run) => (
+                  <Box miw="max-content">
+                    <Status of={run.status} />
+                  </Box>
+                ),
+              },
+              { title: t.runs.currentStep, cell: (run) => currentStep(run.step) },
               { title: t.runs.resumesAt, cell: (run) => <Moment at={run.dueAt} /> },
-              { title: t.runs.reason, cell: (run) => run.reason ?? '–' },
+              { title: t.runs.reason, cell: (run) => <Reason reason={run.reason} words={runReason} maw={260} /> },
               { title: t.runs.version, cell: (run) => run.version, end: true },
               { title: t.runs.started, cell: (run) => <Moment at={run.startedAt} /> },
               { title: t.runs.ended, cell: (run) => <Moment at={run.endedAt} /> },

@@ -2,12 +2,26 @@ import { Button, Stack, Text, TextInput } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, read } from '../../api/client';
+import { runReason } from '../../app/reasons';
 import { isReadable } from '../../app/typed-json';
+import { namesOf } from '../../app/field-labels';
 import { Failure } from '../../components/failure';
 import { JsonInput } from '../../components/json';
 import { Section } from '../../components/page';
 import { t } from '../../text';
 import { Path } from './path';
+
+const FIELD_NAMES = namesOf({
+  userId: t.automations.simulateUser,
+  properties: t.automations.simulateProperties,
+  events: t.automations.simulateEvents,
+  event: t.automations.trigger,
+  'event.properties': t.automations.simulateTrigger,
+});
+
+function reasonTitle(reason: string | null): string | null {
+  return reason && (runReason(reason)?.title ?? reason);
+}
 
 /** Simulates a run without sending messages. */
 export function Simulation({ automationId }: { automationId: string }) {
@@ -43,7 +57,7 @@ export function Simulation({ automationId }: { automationId: string }) {
         <JsonInput label={t.automations.simulateProperties} rows={1} value={properties} onChange={setProperties} />
         <JsonInput label={t.automations.simulateTrigger} rows={1} value={trigger} onChange={setTrigger} />
         <JsonInput label={t.automations.simulateEvents} rows={1} value={events} onChange={setEvents} />
-        <Failure error={trying.error} />
+        <Failure error={trying.error} nameField={FIELD_NAMES} />
         <Button
           variant="default"
           loading={trying.isPending}
@@ -57,7 +71,10 @@ export function Simulation({ automationId }: { automationId: string }) {
             <Text size="sm">
               {trying.data.admitted ? t.automations.wouldEnter : t.automations.wouldNotEnter}{' '}
               {trying.data.status &&
-                t.automations.simulatedEnd(t.statuses[trying.data.status] ?? trying.data.status, trying.data.reason)}
+                t.automations.simulatedEnd(
+                  t.statuses[trying.data.status] ?? trying.data.status,
+                  reasonTitle(trying.data.reason),
+                )}
             </Text>
             <Path path={trying.data.path} />
           </div>

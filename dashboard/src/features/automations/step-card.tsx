@@ -1,6 +1,7 @@
 import { Group, Paper, Stack, Text } from '@mantine/core';
 import type { ReactNode } from 'react';
 import { t } from '../../text';
+import { stepFieldName } from './field-names';
 import type { Step } from './step';
 import { StepFields } from './step-fields';
 import { problemsNotInRules } from './step-problems';
@@ -36,7 +37,7 @@ export function StepCard({ step, path, title, label, error, onChange, actions, c
         <StepFields step={step} onChange={onChange} error={error} path={path} />
         {problemsNotInRules(error, path).map(({ field, message }) => (
           <Text key={field + message} size="sm" c="var(--mantine-color-error)" role="alert">
-            {field.slice(path.length + 1)} {message}
+            {stepFieldName(field.slice(path.length + 1))} {message}
           </Text>
         ))}
         {children}

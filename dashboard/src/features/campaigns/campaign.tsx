@@ -5,6 +5,7 @@ import { useState } from 'react';
 import { type Schemas, api, ifMatch, read, readTagged } from '../../api/client';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
+import { campaignReason } from '../../app/reasons';
 import { ConfirmButton } from '../../components/confirm-button';
 import { Failure, Loaded } from '../../components/failure';
 import { Page } from '../../components/page';
@@ -93,7 +94,7 @@ function Campaign({
     >
       {campaign.statusReason && (
         <Alert variant="outline" color="yellow" title={t.campaigns.reason} role="note">
-          {campaign.statusReason}
+          {campaignReason(campaign.statusReason)}
         </Alert>
       )}
       <Stack gap="xl">

@@ -3,12 +3,22 @@ import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import { type Schemas, api, read } from '../../api/client';
 import { useProject } from '../../app/project';
+import { namesOf } from '../../app/field-labels';
+import { messageReason } from '../../app/reasons';
 import { Failure } from '../../components/failure';
 import { Listing } from '../../components/listing';
 import { ScreenLink } from '../../components/links';
 import { Section } from '../../components/page';
+import { Reason } from '../../components/reason';
 import { Status } from '../../components/status';
 import { t } from '../../text';
+
+const FIELD_NAMES = namesOf({
+  to: t.campaigns.testTo,
+  userIds: t.campaigns.testUsers,
+  asUserId: t.campaigns.testAs,
+  variant: t.campaigns.byVariant,
+});
 
 const listOf = (text: string) =>
   text
@@ -70,7 +80,7 @@ export function TestSend({ campaign }: { campaign: Schemas['Campaign'] }) {
             {t.campaigns.testSend}
           </Button>
         </Group>
-        <Failure error={sending.error} />
+        <Failure error={sending.error} nameField={FIELD_NAMES} />
         {sending.data && (
           <Listing
             label={t.campaigns.testResults}
@@ -79,7 +89,12 @@ export function TestSend({ campaign }: { campaign: Schemas['Campaign'] }) {
             columns={[
               { title: t.campaigns.recipient, cell: (message) => message.to ?? message.userId ?? '–' },
               { title: t.messages.status, cell: (message) => <Status of={message.status} /> },
-              { title: t.messages.reason, cell: (message) => message.statusReason ?? '–' },
+              {
+                title: t.messages.reason,
+                cell: (message) => (
+                  <Reason reason={message.statusReason} words={(reason) => messageReason(reason, message.status)} />
+                ),
+              },
               {
                 title: t.messages.view,
                 cell: (message) => (

@@ -6,6 +6,7 @@ import { type Schemas, type Tagged, apiFor, ifMatch, readTagged } from '../../ap
 import { ApiFailure } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
+import { namesOf } from '../../app/field-labels';
 import { UnsavedChangesGuard } from '../../components/draft';
 import { Page } from '../../components/page';
 import { NotSaved, useEdited } from '../../components/record';
@@ -15,6 +16,33 @@ import { Summary } from './summary';
 import { Audience } from './wizard-audience';
 import { Content } from './wizard-content';
 import { Schedule } from './wizard-schedule';
+
+const FIELD_NAMES = namesOf({
+  name: t.campaigns.name,
+  channel: t.campaigns.channel,
+  segmentId: t.campaigns.segment,
+  excludeSegmentIds: t.campaigns.exclude,
+  subscriptionGroupId: t.campaigns.group,
+  templateId: t.campaigns.template,
+  variants: t.campaigns.variants,
+  'variants[]': t.campaigns.variant,
+  'variants[].name': t.campaigns.name,
+  'variants[].templateId': t.campaigns.template,
+  'variants[].weight': t.campaigns.weight,
+  winner: t.campaigns.winner,
+  'winner.metric': t.campaigns.metric,
+  'winner.testShare': t.campaigns.testShare,
+  'winner.afterMinutes': t.campaigns.afterMinutes,
+  goal: t.campaigns.goal,
+  'goal.event': t.campaigns.goalEvent,
+  'goal.within': t.campaigns.goalWithin,
+  scheduledAt: t.campaigns.at,
+  sendInUserTimezone: t.campaigns.userTime,
+  throttlePerMinute: t.campaigns.throttle,
+  recurrence: t.campaigns.recurring,
+  'recurrence.cron': t.campaigns.cron,
+  'recurrence.timezone': t.campaigns.cronZone,
+});
 
 /** The wizard step that contains a field. */
 const STEP_OF_FIELD: Array<[RegExp, number]> = [
@@ -87,7 +115,7 @@ export function Wizard({ opened, zone, onDone }: Props) {
   return (
     <Page title={stored ? stored.name : t.campaigns.newTitle}>
       <UnsavedChangesGuard when={draft.isDirty} />
-      <NotSaved edited={edited} />
+      <NotSaved edited={edited} nameField={FIELD_NAMES} />
       {/* Steps cannot be changed while saving: the next screen would discard new input. */}
       <Stepper active={step} onStepClick={saving.isPending ? undefined : setStep} size="sm" wrap>
         <Stepper.Step label={t.campaigns.steps.audience}>

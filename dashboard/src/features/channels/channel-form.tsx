@@ -12,13 +12,16 @@ import {
 import type { Schemas, Tagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { useProject } from '../../app/project';
+import { namesOf } from '../../app/field-labels';
 import { ConfirmButton } from '../../components/confirm-button';
 import { UnsavedChangesGuard } from '../../components/draft';
 import { NotSaved } from '../../components/record';
 import { Status } from '../../components/status';
 import { t } from '../../text';
 import { useChannels } from './channels-record';
-import { type Field, type Values, changesOf, valuesOf } from './fields';
+import { EMAIL, type Field, PUSH, SMS, type Values, changesOf, valuesOf } from './fields';
+
+const FIELD_NAMES = namesOf(Object.fromEntries([...EMAIL, ...PUSH, ...SMS].map(({ name, label }) => [name, label])));
 
 interface Props {
   fields: Field[];
@@ -107,7 +110,7 @@ export function ChannelForm({ fields, channel, channels }: Props) {
           <div key={field.name}>{input(field)}</div>
         ))}
       </SimpleGrid>
-      <NotSaved edited={edited} />
+      <NotSaved edited={edited} nameField={FIELD_NAMES} />
       {isAdmin && (
         <Group>
           <Button onClick={edited.save} loading={saving.isPending} disabled={!draft.isDirty}>

@@ -3,11 +3,23 @@ import type { Schemas, Tagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { changesOf } from '../../app/draft';
 import { useProject } from '../../app/project';
+import { namesOf } from '../../app/field-labels';
 import { UnsavedChangesGuard } from '../../components/draft';
 import { Section } from '../../components/page';
 import { NotSaved } from '../../components/record';
 import { t } from '../../text';
 import { useChannels } from './channels-record';
+
+const FIELD_NAMES = namesOf({
+  quietHours: t.channels.quiet,
+  'quietHours.start': t.channels.start,
+  'quietHours.end': t.channels.end,
+  'quietHours.timezone': t.channels.zone,
+  frequencyCap: t.channels.cap,
+  'frequencyCap.max': t.channels.capMax,
+  'frequencyCap.within': t.channels.capWithin,
+  knownUsersOnly: t.channels.knownUsersOnly,
+});
 
 type Channels = Schemas['Channels'];
 
@@ -120,7 +132,7 @@ export function Limits({ channels }: { channels: Tagged<Channels> }) {
           onChange={(event) => draft.set({ knownUsersOnly: event.currentTarget.checked })}
         />
       </Section>
-      <NotSaved edited={edited} />
+      <NotSaved edited={edited} nameField={FIELD_NAMES} />
       {isAdmin && (
         <Group>
           <Button onClick={edited.save} loading={saving.isPending} disabled={!draft.isDirty}>

@@ -1,13 +1,18 @@
 import { Alert, Button, Group, Stack, Text, TextInput } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, read } from '../../api/client';
+import { type Schemas, api, read } from '../../api/client';
 import { useProject } from '../../app/project';
+import { namesOf } from '../../app/field-labels';
 import { Failure } from '../../components/failure';
-import { Json } from '../../components/json';
+import { messageReason } from '../../app/reasons';
 import { ScreenLink } from '../../components/links';
+import { Reason } from '../../components/reason';
 import { Section } from '../../components/page';
 import { t } from '../../text';
+import { DeviceOutcomes } from '../messages/device-outcomes';
+
+const FIELD_NAMES = namesOf({ to: t.channels.testTo, userId: t.channels.testUser });
 
 /** Sends a real message with the stored configuration and shows the provider's response. */
 export function TestChannel({ channel }: { channel: 'email' | 'push' | 'sms' | 'in_app' }) {
@@ -40,7 +45,7 @@ export function TestChannel({ channel }: { channel: 'email' | 'push' | 'sms' | '
             {t.channels.testSend}
           </Button>
         </Group>
-        <Failure error={sending.error} />
+        <Failure error={sending.error} nameField={FIELD_NAMES} />
         {result && (
           <Alert
             color={result.success ? 'teal' : 'red'}
@@ -48,13 +53,18 @@ export function TestChannel({ channel }: { channel: 'email' | 'push' | 'sms' | '
             title={result.success ? t.channels.accepted : t.channels.rejected}
             role="status"
           >
-            {result.reason && <Text size="sm">{result.reason}</Text>}
+            {result.reason && (
+              <Reason reason={result.reason} words={(reason) => messageReason(reason, result.status)} withCode />
+            )}
             {result.advice && (
               <Text size="sm">
                 {t.channels.howToFix}: {result.advice}
               </Text>
             )}
-            {result.devices && result.devices.length > 0 && <Json value={result.devices} />}
+            {result.devices && result.devices.length > 0 && (
+              // openapi.yaml does not describe these objects; they are those of `Message.devices`.
+              <DeviceOutcomes devices={result.devices as unknown as NonNullable<Schemas['Message']['devices']>} />
+            )}
             <ScreenLink
               size="sm"
               to="/p/$projectId/messages/$messageId"

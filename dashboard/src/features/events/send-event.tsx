@@ -7,12 +7,15 @@ import { APPLIED } from '../../app/applied';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { isReadable } from '../../app/typed-json';
+import { namesOf } from '../../app/field-labels';
 import { useDraft } from '../../components/draft';
 import { EditorModal, Unsaved } from '../../components/editor-modal';
 import { Failure } from '../../components/failure';
 import { useIsMounted } from '../../components/is-mounted';
 import { JsonInput } from '../../components/json';
 import { t } from '../../text';
+
+const FIELD_NAMES = namesOf({ event: t.sendEvent.event, user_id: t.sendEvent.user, properties: t.json.properties });
 
 /** Number of suggested users. */
 const SUGGESTIONS = 20;
@@ -133,7 +136,7 @@ function Form({ initial, of, onSent }: FormProps) {
           error={problemOf(error, 'properties')}
           onChange={(properties) => set({ properties })}
         />
-        <Failure error={error} />
+        <Failure error={error} nameField={FIELD_NAMES} />
         <Group justify="flex-end">
           <Button type="submit" loading={sending.isPending} disabled={!isReadable(value)}>
             {t.sendEvent.send}

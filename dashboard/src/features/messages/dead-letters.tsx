@@ -4,6 +4,7 @@ import { getRouteApi } from '@tanstack/react-router';
 import { type Schemas, api, read } from '../../api/client';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
+import { messageReason } from '../../app/reasons';
 import { CHANNELS, DEAD_LETTER_KINDS } from '../../app/values';
 import { ConfirmButton } from '../../components/confirm-button';
 import { Empty } from '../../components/empty';
@@ -14,6 +15,7 @@ import { ScreenLink } from '../../components/links';
 import { Moment } from '../../components/moment';
 import { Page } from '../../components/page';
 import { Pager } from '../../components/pager';
+import { Reason } from '../../components/reason';
 import { t } from '../../text';
 
 const route = getRouteApi('/p/$projectId/dead-letters');
@@ -132,9 +134,7 @@ function DeadLetterList({ letters, busy, empty, onReplay }: Props) {
         {
           title: t.deadLetters.reason,
           cell: (letter) => (
-            <Text size="sm" maw={360} style={{ overflowWrap: 'anywhere' }}>
-              {letter.reason}
-            </Text>
+            <Reason reason={letter.reason} words={(reason) => messageReason(reason, 'failed')} withCode maw={360} />
           ),
         },
         { title: t.messages.user, cell: (letter) => letter.userId ?? letter.anonymousId ?? '–' },

@@ -1,9 +1,11 @@
-import { Text } from '@mantine/core';
+import { Box } from '@mantine/core';
 import type { ReactNode } from 'react';
 import type { Schemas } from '../../api/client';
+import { messageReason } from '../../app/reasons';
 import { Listing } from '../../components/listing';
 import { ScreenLink } from '../../components/links';
 import { Moment } from '../../components/moment';
+import { Reason } from '../../components/reason';
 import { Status } from '../../components/status';
 import { t } from '../../text';
 
@@ -39,13 +41,23 @@ export function MessageList({
           ),
         },
         { title: t.messages.channel, cell: (message) => t.channelName(message.channel) },
-        { title: t.messages.status, cell: (message) => <Status of={message.status} /> },
+        {
+          title: t.messages.status,
+          cell: (message) => (
+            <Box miw="max-content">
+              <Status of={message.status} />
+            </Box>
+          ),
+        },
         {
           title: t.messages.reason,
           cell: (message) => (
-            <Text size="sm" lineClamp={2} maw={260}>
-              {message.statusReason ?? '–'}
-            </Text>
+            <Reason
+              reason={message.statusReason}
+              words={(reason) => messageReason(reason, message.status)}
+              maw={260}
+              lineClamp={2}
+            />
           ),
         },
         {

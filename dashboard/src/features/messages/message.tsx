@@ -4,16 +4,18 @@ import { getRouteApi } from '@tanstack/react-router';
 import { type Schemas, api, read } from '../../api/client';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
+import { messageReason } from '../../app/reasons';
 import { type Fact, Facts } from '../../components/facts';
 import { Failure, Loaded } from '../../components/failure';
 import { Json } from '../../components/json';
-import { Listing } from '../../components/listing';
 import { ScreenLink } from '../../components/links';
 import { Moment } from '../../components/moment';
 import { Page, Section } from '../../components/page';
+import { Reason } from '../../components/reason';
 import { Status } from '../../components/status';
 import { t } from '../../text';
 import { localServer } from '../channels/mailbox';
+import { DeviceOutcomes } from './device-outcomes';
 
 const route = getRouteApi('/p/$projectId/messages/$messageId');
 const POLL_MS = 3_000;
@@ -47,7 +49,7 @@ function MessageDetails({ message }: { message: Schemas['Message'] }) {
           title={t.messages.reason}
           role="note"
         >
-          {message.statusReason}
+          <Reason reason={message.statusReason} words={(reason) => messageReason(reason, message.status)} withCode />
         </Alert>
       )}
       {message.status === 'failed' && <Replay id={message.id} />}
@@ -58,17 +60,7 @@ function MessageDetails({ message }: { message: Schemas['Message'] }) {
       <MessageFacts message={message} />
       {message.devices && message.devices.length > 0 && (
         <Section title={t.messages.devices}>
-          <Listing
-            label={t.messages.devices}
-            rows={message.devices.map((device, index) => ({ ...device, index }))}
-            id={(device) => String(device.index)}
-            columns={[
-              { title: t.messages.platform, cell: (device) => t.devices.platforms[device.platform] },
-              { title: t.messages.provider, cell: (device) => device.provider ?? '–' },
-              { title: t.messages.outcome, cell: (device) => device.outcome },
-              { title: t.messages.reason, cell: (device) => device.reason ?? '–' },
-            ]}
-          />
+          <DeviceOutcomes devices={message.devices} />
         </Section>
       )}
       {(message.content ?? message.body) !== null && (

@@ -7,6 +7,7 @@ import { changesOf } from '../../app/draft';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { REQUESTS } from '../../app/requests';
+import { namesOf } from '../../app/field-labels';
 import { ConfirmButton } from '../../components/confirm-button';
 import { EditorModal, Unsaved } from '../../components/editor-modal';
 import { Loaded } from '../../components/failure';
@@ -17,6 +18,8 @@ import { NotSaved, OpenedRecord, useEdited } from '../../components/record';
 import { Status } from '../../components/status';
 import { t } from '../../text';
 import { NextStep } from '../access/next-step';
+
+const FIELD_NAMES = namesOf({ title: t.news.heading, body: t.news.body, published: t.news.isPublished });
 
 type Item = Schemas['NewsItem'];
 
@@ -166,7 +169,7 @@ function Editor({
         checked={published}
         onChange={(event) => draft.set({ published: event.currentTarget.checked })}
       />
-      <NotSaved edited={edited} />
+      <NotSaved edited={edited} nameField={FIELD_NAMES} />
       <Button onClick={edited.save} loading={saving.isPending} disabled={stored !== null && !draft.isDirty}>
         {t.save}
       </Button>

@@ -1,5 +1,6 @@
 import { Button, Group, NativeSelect, Paper, Stack, Text } from '@mantine/core';
 import { problemsWithin } from '../../api/failure';
+import { rulePartName } from '../../app/field-labels';
 import { identityOf, withEntry } from '../../app/identity';
 import { t } from '../../text';
 import type { ConditionsProps } from './behaviour-editor';
@@ -133,7 +134,7 @@ function RuleItem({ rule, number, onChange, onRemove, error, path, depth, kinds 
         )}
         {problems.map(({ field, message }) => (
           <Text key={field + message} size="sm" c="var(--mantine-color-error)" role="alert">
-            {field.slice(path.length + 1)} {message}
+            {rulePartName(field.slice(path.length + 1))} {message}
           </Text>
         ))}
       </Stack>

@@ -8,6 +8,7 @@ import { changesOf } from '../../app/draft';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { isReadable } from '../../app/typed-json';
+import { namesOf } from '../../app/field-labels';
 import { ConfirmButton } from '../../components/confirm-button';
 import { UnsavedChangesGuard } from '../../components/draft';
 import { Page, Section } from '../../components/page';
@@ -18,6 +19,8 @@ import { RuleList } from '../rules/rule-list';
 import { Estimate } from './estimate';
 import { Explanation } from './explanation';
 import { Members, MembershipChanges } from './members';
+
+const FIELD_NAMES = namesOf({ name: t.segments.name, description: t.segments.description, rules: t.segments.rules });
 
 const route = getRouteApi('/p/$projectId/segments/$segmentId');
 
@@ -126,7 +129,11 @@ function Editor({
       }
     >
       <UnsavedChangesGuard when={draft.isDirty} />
-      <NotSaved edited={edited} hide={(field) => field.startsWith('rules[') || field === 'name'} />
+      <NotSaved
+        edited={edited}
+        hide={(field) => field.startsWith('rules[') || field === 'name'}
+        nameField={FIELD_NAMES}
+      />
       <Grid gap="xl">
         <Grid.Col span={{ base: 12, lg: 8 }}>
           <Stack>

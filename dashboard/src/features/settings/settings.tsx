@@ -5,6 +5,7 @@ import { problemOf } from '../../api/failure';
 import { changesOf } from '../../app/draft';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
+import { namesOf } from '../../app/field-labels';
 import { ConfirmButton } from '../../components/confirm-button';
 import { UnsavedChangesGuard } from '../../components/draft';
 import { Loaded } from '../../components/failure';
@@ -13,6 +14,15 @@ import { NotSaved, useEdited } from '../../components/record';
 import { findSession } from '../../session/session';
 import { t } from '../../text';
 import { Secrets } from './secrets';
+
+const FIELD_NAMES = namesOf({
+  name: t.settings.name,
+  timezone: t.settings.timezone,
+  rateLimit: t.settings.rateLimit,
+  retentionDays: t.settings.retention,
+  tracking: t.settings.tracking,
+  identityVerification: t.settings.identity,
+});
 
 type Project = Schemas['Project'];
 
@@ -109,7 +119,7 @@ function Form({ opened }: { opened: Tagged<Project> }) {
         checked={value.identityVerification}
         onChange={(event) => set({ identityVerification: event.currentTarget.checked })}
       />
-      <NotSaved edited={edited} />
+      <NotSaved edited={edited} nameField={FIELD_NAMES} />
       {isAdmin && (
         <Group>
           <Button onClick={edited.save} loading={saving.isPending} disabled={!draft.isDirty}>

@@ -5,6 +5,7 @@ import { api, apiFor, read, setCurrentProject } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { firstEvent } from '../../app/requests';
 import { cacheKey } from '../../app/key-cache';
+import { namesOf } from '../../app/field-labels';
 import { Failure } from '../../components/failure';
 import { ButtonLink } from '../../components/links';
 import { Page, Section } from '../../components/page';
@@ -13,6 +14,8 @@ import { addProject } from '../../session/session';
 import { useSession } from '../../session/use-session';
 import { t } from '../../text';
 import { keyOf } from '../access/key';
+
+const FIELD_NAMES = namesOf({ name: t.start.name, timezone: t.start.timezone });
 
 interface Created {
   id: string;
@@ -57,7 +60,7 @@ export function NewProject() {
             required
             error={problemOf(creating.error, 'timezone')}
           />
-          <Failure error={creating.error} />
+          <Failure error={creating.error} nameField={FIELD_NAMES} />
           <Button type="submit" loading={creating.isPending}>
             {t.start.submit}
           </Button>

@@ -6,6 +6,7 @@ import { problemOf } from '../../api/failure';
 import { changesOf } from '../../app/draft';
 import { useProject } from '../../app/project';
 import { REQUESTS } from '../../app/requests';
+import { namesOf } from '../../app/field-labels';
 import { ConfirmButton } from '../../components/confirm-button';
 import { EditorModal, Unsaved } from '../../components/editor-modal';
 import { Loaded } from '../../components/failure';
@@ -15,6 +16,13 @@ import { NotSaved, OpenedRecord, useEdited } from '../../components/record';
 import { t } from '../../text';
 import { NextStep } from '../access/next-step';
 import { useGroups } from '../campaigns/wizard-audience';
+
+const FIELD_NAMES = namesOf({
+  name: t.groups.name,
+  description: t.groups.description,
+  defaultSubscribed: t.groups.isDefault,
+  public: t.groups.isPublic,
+});
 
 type SubscriptionGroup = Schemas['SubscriptionGroup'];
 
@@ -170,7 +178,7 @@ function Editor({
         checked={value.public}
         onChange={(event) => set({ public: event.currentTarget.checked })}
       />
-      <NotSaved edited={edited} />
+      <NotSaved edited={edited} nameField={FIELD_NAMES} />
       <Button loading={saving.isPending} disabled={stored !== null && !draft.isDirty} onClick={edited.save}>
         {t.save}
       </Button>

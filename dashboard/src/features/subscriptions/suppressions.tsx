@@ -8,6 +8,7 @@ import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { REQUESTS } from '../../app/requests';
 import { CHANNELS, type Channel, SUPPRESSION_REASONS } from '../../app/values';
+import { namesOf } from '../../app/field-labels';
 import { ConfirmButton } from '../../components/confirm-button';
 import { Empty } from '../../components/empty';
 import { Failure, Loaded } from '../../components/failure';
@@ -19,6 +20,12 @@ import { Page } from '../../components/page';
 import { Pager } from '../../components/pager';
 import { t } from '../../text';
 import { NextStep } from '../access/next-step';
+
+const FIELD_NAMES = namesOf({
+  channel: t.suppressions.channel,
+  address: t.suppressions.address,
+  note: t.suppressions.note,
+});
 
 const route = getRouteApi('/p/$projectId/suppressions');
 const LIMIT = 50;
@@ -181,7 +188,7 @@ function Add({ onAdded }: { onAdded: () => void }) {
         onChange={(event) => setNote(event.currentTarget.value)}
         error={problemOf(adding.error, 'note')}
       />
-      <Failure error={adding.error} />
+      <Failure error={adding.error} nameField={FIELD_NAMES} />
       <Button loading={adding.isPending} onClick={() => adding.mutate()}>
         {t.add}
       </Button>

@@ -5,8 +5,11 @@ import { api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
 import type { Channel } from '../../app/values';
+import { namesOf } from '../../app/field-labels';
 import { Failure } from '../../components/failure';
 import { t } from '../../text';
+
+const FIELD_NAMES = namesOf({ context: t.templates.context, tone: t.templates.tone });
 
 /** Generates a draft with the operator's language model. If none is configured, the API returns an error. */
 export function AiDraft({
@@ -44,7 +47,7 @@ export function AiDraft({
           onChange={(event) => setTone(event.currentTarget.value)}
           error={problemOf(writing.error, 'tone')}
         />
-        <Failure error={writing.error} />
+        <Failure error={writing.error} nameField={FIELD_NAMES} />
         <Button variant="default" onClick={() => writing.mutate()} loading={writing.isPending}>
           {t.templates.write}
         </Button>

@@ -8,6 +8,7 @@ import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { formatList, parseList } from '../../app/texts';
 import { CHANNELS, type Channel } from '../../app/values';
+import { namesOf } from '../../app/field-labels';
 import { ConfirmButton } from '../../components/confirm-button';
 import { UnsavedChangesGuard } from '../../components/draft';
 import { Page } from '../../components/page';
@@ -15,6 +16,17 @@ import { NotSaved, RecordScreen, useEdited } from '../../components/record';
 import { t } from '../../text';
 import { Preview } from './preview';
 import { AiDraft } from './ai-draft';
+
+const FIELDS = {
+  name: t.templates.name,
+  channel: t.templates.channel,
+  subject: t.templates.subject,
+  body: t.templates.body,
+  url: t.templates.url,
+  tags: t.templates.tags,
+};
+const EMAIL_FIELD_NAMES = namesOf(FIELDS);
+const OTHER_FIELD_NAMES = namesOf({ ...FIELDS, subject: t.templates.heading });
 
 const CodeEditor = lazy(() => import('../../components/code-editor'));
 const route = getRouteApi('/p/$projectId/templates/$templateId');
@@ -109,7 +121,7 @@ function Editor({ opened, onCreated }: { opened: Tagged<Template> | null; onCrea
       }
     >
       <UnsavedChangesGuard when={draft.isDirty} />
-      <NotSaved edited={edited} />
+      <NotSaved edited={edited} nameField={value.channel === 'EMAIL' ? EMAIL_FIELD_NAMES : OTHER_FIELD_NAMES} />
       <Grid gap="xl">
         <Grid.Col span={{ base: 12, lg: 6 }}>
           <Stack>

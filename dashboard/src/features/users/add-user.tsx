@@ -4,6 +4,7 @@ import { type FormEvent, useState } from 'react';
 import { apiFor, isFound, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { APPLIED } from '../../app/applied';
+import { type NameField, namesOf } from '../../app/field-labels';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { isReadable } from '../../app/typed-json';
@@ -42,6 +43,10 @@ export function AddUser({ variant = 'default', size = 'sm', onAdded }: Props) {
     </>
   );
 }
+
+const OWN_FIELDS: Record<string, string> = { 'properties.email': t.users.email, 'properties.name': t.users.name };
+const fieldNames = namesOf({ user_id: t.addUser.userId, properties: t.addUser.properties });
+const nameField: NameField = (field) => OWN_FIELDS[field] ?? fieldNames(field);
 
 const EMPTY: NewUser = { userId: '', email: '', name: '', properties: {} };
 
@@ -113,7 +118,7 @@ function Form({ onAdded }: Pick<Props, 'onAdded'>) {
           error={problemOf(error, 'properties')}
           onChange={(properties) => set({ properties })}
         />
-        <Failure error={error} />
+        <Failure error={error} nameField={nameField} />
         <Group justify="flex-end">
           <Button type="submit" loading={adding.isPending} disabled={!isReadable(value)}>
             {t.addUser.add}

@@ -4,12 +4,15 @@ import { type Schemas, api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { isReadable } from '../../app/typed-json';
+import { namesOf } from '../../app/field-labels';
 import { UnsavedChangesGuard, useDraft } from '../../components/draft';
 import { Failure } from '../../components/failure';
 import { JsonInput } from '../../components/json';
 import { t } from '../../text';
 import { type Fields, profileOf } from './profile';
 import { INTERNAL } from './user-ref';
+
+const FIELD_NAMES = namesOf({ name: t.users.name, email: t.users.email, properties: t.json.properties });
 
 interface Props {
   user: Schemas['Person'];
@@ -60,7 +63,7 @@ export function EditUser({ user, queryKey, onDone }: Props) {
       <Text size="xs" c="dimmed" component="pre" style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }} m={0}>
         {JSON.stringify(user.properties, null, 2)}
       </Text>
-      <Failure error={saving.error} />
+      <Failure error={saving.error} nameField={FIELD_NAMES} />
       <Group>
         <Button
           onClick={() => saving.mutate()}

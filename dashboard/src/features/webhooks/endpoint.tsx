@@ -18,6 +18,7 @@ import { Page, Section } from '../../components/page';
 import { SecretOnce } from '../../components/snippet';
 import { Status } from '../../components/status';
 import { t } from '../../text';
+import { EventType } from './event-type';
 import { EndpointForm, EndpointState } from './webhooks';
 
 const route = getRouteApi('/p/$projectId/webhooks/$endpointId');
@@ -142,7 +143,7 @@ function DeliveryLog({ endpointId }: { endpointId: string }) {
             empty={<Text size="sm">{status ? t.webhooks.noDeliveriesFiltered : t.webhooks.noDeliveries}</Text>}
             columns={[
               { title: t.webhooks.created, cell: (delivery) => <Moment at={delivery.createdAt} /> },
-              { title: t.webhooks.type, cell: (delivery) => delivery.type },
+              { title: t.webhooks.type, cell: (delivery) => <EventType type={delivery.type} /> },
               { title: t.webhooks.status, cell: (delivery) => <Status of={delivery.status} /> },
               { title: t.webhooks.attempts, cell: (delivery) => delivery.attempts.length, end: true },
               { title: t.webhooks.next, cell: (delivery) => <Moment at={delivery.nextAttemptAt} /> },

@@ -7,6 +7,7 @@ import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { REQUESTS } from '../../app/requests';
 import { WEBHOOK_EVENTS } from '../../app/values';
+import { namesOf } from '../../app/field-labels';
 import { useDraft } from '../../components/draft';
 import { EditorModal, Unsaved } from '../../components/editor-modal';
 import { Failure, Loaded } from '../../components/failure';
@@ -18,6 +19,14 @@ import { SecretOnce } from '../../components/snippet';
 import { Status } from '../../components/status';
 import { t } from '../../text';
 import { NextStep } from '../access/next-step';
+import { EventType } from './event-type';
+
+const FIELD_NAMES = namesOf({
+  url: t.webhooks.url,
+  description: t.webhooks.description,
+  events: t.webhooks.events,
+  enabled: t.webhooks.enabled,
+});
 
 type Endpoint = Schemas['WebhookEndpoint'];
 
@@ -61,7 +70,13 @@ export function Webhooks() {
               {
                 title: t.webhooks.events,
                 cell: (endpoint) =>
-                  endpoint.events.includes('*') ? t.webhooks.everything : endpoint.events.join(', '),
+                  endpoint.events.includes('*')
+                    ? t.webhooks.everything
+                    : endpoint.events.map((type) => (
+                        <div key={type}>
+                          <EventType type={type} />
+                        </div>
+                      )),
               },
               { title: t.webhooks.state, cell: (endpoint) => <EndpointState endpoint={endpoint} /> },
             ]}
@@ -157,7 +172,13 @@ export function EndpointForm({ endpoint, onSaved }: FormProps) {
         error={problemOf(saving.error, 'events')}
       >
         {WEBHOOK_EVENTS.map((each) => (
-          <Checkbox key={each} mt={4} size="xs" value={each} label={each === '*' ? t.webhooks.everything : each} />
+          <Checkbox
+            key={each}
+            mt={4}
+            size="xs"
+            value={each}
+            label={each === '*' ? t.webhooks.everything : <EventType type={each} />}
+          />
         ))}
       </Checkbox.Group>
       <Switch
@@ -165,7 +186,7 @@ export function EndpointForm({ endpoint, onSaved }: FormProps) {
         checked={enabled}
         onChange={(event) => draft.set({ enabled: event.currentTarget.checked })}
       />
-      <Failure error={saving.error} />
+      <Failure error={saving.error} nameField={FIELD_NAMES} />
       <Group>
         <Button loading={saving.isPending} onClick={() => saving.mutate()}>
           {t.save}

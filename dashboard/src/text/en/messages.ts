@@ -54,7 +54,7 @@ export const messages = {
     kind: 'Type',
     kinds: { MESSAGE: 'Message', ITEM: 'Event or profile update' } as Record<string, string>,
     reason: 'Reason',
-    code: 'Reason starts with',
+    code: 'Reason code',
     failed: 'Failed',
     item: 'Item',
     retry: 'Retry',

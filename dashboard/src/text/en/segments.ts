@@ -1,5 +1,23 @@
 export const segments = {
   rules: {
+    /** Parts of a rule by their names in the API. */
+    parts: {
+      field: 'Field',
+      operator: 'Operator',
+      value: 'Value',
+      any: 'Any of',
+      all: 'All of',
+      not: 'Not',
+      count: 'Frequency',
+      within: 'Within the last',
+      where: 'Event filter',
+      status: 'Status',
+      sum: 'Sum',
+      avg: 'Average',
+      min: 'Minimum',
+      max: 'Maximum',
+      property: 'Property',
+    } as Record<string, string>,
     and: 'and',
     or: 'or',
     add: 'Add condition',

@@ -44,6 +44,8 @@ export const shell = {
                       ? 'Not signed in'
                       : 'Something went wrong',
     unreachable: 'The server cannot be reached. Your input is kept: check your connection and try again.',
+    /** An entry of a list. */
+    entry: (number: number) => `Entry ${number}`,
     unexplained: (status: number) => `The server returned status ${status} without an explanation. Try again later.`,
   },
   json: { unreadable: (why: string) => `Invalid JSON: ${why}`, properties: 'Properties (JSON)' },
@@ -81,6 +83,8 @@ export const shell = {
     dark: 'Dark',
     account: 'Account',
     signOut: 'Sign out',
+    documentation: 'Documentation',
+    apiReference: 'API reference',
   },
   nav: {
     activityGroup: 'Activity',
