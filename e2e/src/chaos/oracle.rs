@@ -97,7 +97,7 @@ impl ClientRecord {
                 self.revoked.insert(key);
             }
             Line::LateUse { key, seconds } => {
-                self.late_uses.push(format!("{key} was accepted {seconds} s after its revocation"))
+                self.late_uses.push(format!("{key} was accepted {seconds} s after its revocation"));
             }
             Line::Campaign { id } => {
                 self.campaigns.insert(id);

@@ -116,7 +116,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     match idempotency::existing_id(cx, &tx, "automation", automation.id).await? {
         Some(existing) => {
             automation =
-                automations::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::deleted_resource_error)?
+                automations::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::deleted_resource_error)?;
         }
         None => {
             if automation.definition.trigger_type.is_of_segment() {

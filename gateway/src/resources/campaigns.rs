@@ -127,7 +127,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     match idempotency::existing_id(cx, &tx, "campaign", campaign.id).await? {
         Some(existing) => {
             campaign =
-                campaigns::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::deleted_resource_error)?
+                campaigns::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::deleted_resource_error)?;
         }
         None => {
             check_references(cx, &tx, &campaign).await?;

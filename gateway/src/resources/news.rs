@@ -116,7 +116,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let tx = db.transaction().await.map_err(StoreError::from)?;
     match idempotency::existing_id(cx, &tx, "news", item.id).await? {
         Some(existing) => {
-            item = news::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::deleted_resource_error)?
+            item = news::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::deleted_resource_error)?;
         }
         None => {
             news::insert(&tx, cx.project, &item).await?;

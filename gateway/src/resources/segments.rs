@@ -148,7 +148,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
         match idempotency::existing_id(cx, &tx, "segment", segment.id).await? {
             Some(existing) => {
                 segment =
-                    segments::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::deleted_resource_error)?
+                    segments::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::deleted_resource_error)?;
             }
             None => {
                 dependencies::check(cx, &tx, &segment).await?;

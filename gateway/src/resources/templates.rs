@@ -111,7 +111,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     match idempotency::existing_id(cx, &tx, "template", template.id).await? {
         Some(existing) => {
             template =
-                templates::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::deleted_resource_error)?
+                templates::get(&tx, cx.project, existing).await?.ok_or_else(idempotency::deleted_resource_error)?;
         }
         None => {
             templates::insert(&tx, cx.project, &template).await?;

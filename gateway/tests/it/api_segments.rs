@@ -232,7 +232,7 @@ async fn invalid_rules_are_rejected_with_a_path() {
         (json!("all"), "rules"),
     ] {
         let check = |response: ApiResponse| {
-            assert_eq!((response.status, response.fields()), (422, vec![field]), "{}", response.body)
+            assert_eq!((response.status, response.fields()), (422, vec![field]), "{}", response.body);
         };
         check(gateway.post(&project, "/segments", &json!({"name": "n", "rules": rules})).await);
         check(gateway.post(&project, "/segments/estimate", &json!({"rules": rules})).await);

@@ -55,7 +55,7 @@ async fn rebinding_name_is_called_only_at_vetted_address() {
         match (attempt % 2, response) {
             (0, Ok(response)) => assert_eq!(response.status, 200),
             (1, Err(CallError::Refused(why))) => {
-                assert!(why.contains("turning.example resolves to 127.0.0.1"), "{why}")
+                assert!(why.contains("turning.example resolves to 127.0.0.1"), "{why}");
             }
             (_, other) => panic!("{attempt}: {other:?}"),
         }

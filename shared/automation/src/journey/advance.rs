@@ -35,7 +35,7 @@ pub fn step(
         Execution { program, run, state, situation, effects, log, late: false, data: None, limits: texts::LIMITS };
     match input {
         Input::Timer { wait_seq } if execution.is_in_wait(wait_seq) && execution.is_exit_check() => {
-            execution.check_exit_rules()?
+            execution.check_exit_rules()?;
         }
         _ => {
             execution.apply(input)?;

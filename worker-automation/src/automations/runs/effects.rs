@@ -174,7 +174,7 @@ impl RunEffects {
                     None => "user_not_found",
                 };
                 annotate(marks, &position, |mark| {
-                    (mark.did, mark.why) = (LogAction::Skipped, Some(refused.to_owned()))
+                    (mark.did, mark.why) = (LogAction::Skipped, Some(refused.to_owned()));
                 });
             }
             Effect::TrackEvent { position, depth, name, properties } => {

@@ -19,7 +19,8 @@ pub fn warnings(subject: &str, body: &str, unsubscribe_links: &[String], not_inl
     match images_without_alt(body) {
         0 => {}
         1 => {
-            found.push("body: an image has no alt text, and many mail clients do not show images by default".to_owned())
+            found
+                .push("body: an image has no alt text, and many mail clients do not show images by default".to_owned());
         }
         images => {
             found.push(format!(
